@@ -1,0 +1,2 @@
+//! Comparators for the benches.
+fn main() {}

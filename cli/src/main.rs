@@ -1,0 +1,2 @@
+//! The `hublane` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Model checks; see the tests.
