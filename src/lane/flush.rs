@@ -1,0 +1,187 @@
+//! Who waits for which flush cut of a lane.
+
+use crate::report::Counts;
+use crate::sync::{Arc, Clock, Instant, Monitor, Mutex};
+
+/// One `flush()` call over any number of lanes.
+#[derive(Debug)]
+pub(crate) struct FlushJoin {
+    progress: Monitor<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    pending: usize,
+    counts: Counts,
+    broken: bool,
+}
+
+impl FlushJoin {
+    pub(crate) fn new() -> Arc<FlushJoin> {
+        Arc::new(FlushJoin {
+            progress: Monitor::new(Progress::default()),
+        })
+    }
+
+    /// Waits until every cut is complete: the counts of outcomes, and whether a cut was lost
+    /// with its worker. `Err` with what is known so far when `deadline` passes.
+    pub(crate) fn wait(
+        &self,
+        clock: &Clock,
+        deadline: Option<Instant>,
+    ) -> Result<(Counts, bool), Counts> {
+        self.progress
+            .wait(clock, deadline, |progress| {
+                (progress.pending == 0).then_some((progress.counts, progress.broken))
+            })
+            .ok_or_else(|| self.progress.with(|progress| progress.counts))
+    }
+
+    fn arrive(&self, counts: Option<Counts>) {
+        self.progress.update(|progress| {
+            progress.pending -= 1;
+            match counts {
+                Some(counts) => progress.counts.merge(&counts),
+                None => progress.broken = true,
+            }
+        });
+    }
+}
+
+/// One lane's part in one flush. Dropped without completion it breaks the flush: a marker
+/// that gets lost is an error, never a hang.
+#[derive(Debug)]
+pub(crate) struct FlushWaiter {
+    join: Option<Arc<FlushJoin>>,
+    /// The lane's counts at the latest cut that was complete when this flush began.
+    base: Counts,
+}
+
+impl FlushWaiter {
+    fn new(join: &Arc<FlushJoin>, base: Counts) -> FlushWaiter {
+        join.progress.with(|progress| progress.pending += 1);
+        FlushWaiter {
+            join: Some(Arc::clone(join)),
+            base,
+        }
+    }
+
+    fn complete(mut self, at_cut: &Counts) {
+        if let Some(join) = self.join.take() {
+            join.arrive(Some(at_cut.since(&self.base)));
+        }
+    }
+}
+
+impl Drop for FlushWaiter {
+    fn drop(&mut self) {
+        if let Some(join) = self.join.take() {
+            join.arrive(None);
+        }
+    }
+}
+
+/// Those whose cut the worker has taken out of the channel.
+pub(crate) type FlushWaiters = Vec<FlushWaiter>;
+
+/// A lane's side of its flushes: at most one marker is in the channel, in the slot reserved
+/// for it; whoever comes meanwhile shares the next one.
+#[derive(Debug)]
+pub(crate) struct FlushDoor {
+    state: Mutex<DoorState>,
+}
+
+#[derive(Debug, Default)]
+struct DoorState {
+    /// A marker is in the channel, or about to be put there by who set this.
+    marker_out: bool,
+    /// Covered by the marker that is out.
+    current: FlushWaiters,
+    /// To be covered by the next.
+    next: FlushWaiters,
+    /// Cumulative counts at the latest completed cut.
+    completed: Counts,
+    /// The lane's last counts, once the worker has gone and everything has its outcome: cuts
+    /// complete at once.
+    ended: Option<Counts>,
+}
+
+/// What a flush must do after it came through the door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marker {
+    /// Put the marker into the channel.
+    Send,
+    /// Nothing: another's marker, or a later one, covers it.
+    Shared,
+}
+
+impl FlushDoor {
+    pub(crate) fn new() -> FlushDoor {
+        FlushDoor {
+            state: Mutex::new(DoorState::default()),
+        }
+    }
+
+    /// Joins a flush. `send` puts the marker into the reserved slot, under the door's lock, so
+    /// that a marker and its waiters cannot part.
+    pub(crate) fn enter(&self, join: &Arc<FlushJoin>, send: impl FnOnce() -> bool) -> Marker {
+        let mut state = self.state.lock();
+        let waiter = FlushWaiter::new(join, state.completed);
+        if let Some(counts) = state.ended {
+            // Its base is older than the end: the first to come afterwards sees what failed.
+            state.completed = counts;
+            waiter.complete(&counts);
+            return Marker::Shared;
+        }
+        if state.marker_out {
+            state.next.push(waiter);
+            return Marker::Shared;
+        }
+        state.current.push(waiter);
+        state.marker_out = send();
+        if !state.marker_out {
+            // No channel to put it in: the waiters break rather than hang.
+            state.current.clear();
+        }
+        Marker::Send
+    }
+
+    /// The worker took the marker out: those it covers. If others wait for the next, `send`
+    /// puts it into the slot that has just become free.
+    pub(crate) fn take(&self, send: impl FnOnce() -> bool) -> FlushWaiters {
+        let mut state = self.state.lock();
+        let covered = std::mem::take(&mut state.current);
+        state.current = std::mem::take(&mut state.next);
+        state.marker_out = !state.current.is_empty() && send();
+        if !state.marker_out {
+            state.current.clear();
+        }
+        covered
+    }
+
+    /// A cut is complete, and every report before it has been delivered.
+    pub(crate) fn complete(&self, waiters: FlushWaiters, at_cut: Counts) {
+        self.state.lock().completed = at_cut;
+        for waiter in waiters {
+            waiter.complete(&at_cut);
+        }
+    }
+
+    /// The worker ends with everything accounted for in `counts`; what a late marker would
+    /// have covered is complete.
+    pub(crate) fn end(&self, counts: Counts) {
+        let waiters = {
+            let mut state = self.state.lock();
+            state.ended = Some(counts);
+            let mut waiters = std::mem::take(&mut state.current);
+            waiters.append(&mut state.next);
+            if !waiters.is_empty() {
+                state.completed = counts;
+            }
+            waiters
+        };
+        for waiter in waiters {
+            waiter.complete(&counts);
+        }
+    }
+}
