@@ -101,6 +101,12 @@ pub(crate) mod channel {
         }
     }
 
+    impl<T> std::fmt::Debug for Sender<T> {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Sender")
+        }
+    }
+
     impl<T> Clone for Sender<T> {
         fn clone(&self) -> Sender<T> {
             self.0.lock().senders += 1;

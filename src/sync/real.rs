@@ -10,7 +10,7 @@ pub(crate) mod atomic {
 }
 
 pub(crate) mod channel {
-    pub(crate) use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+    pub(crate) use crossbeam_channel::{Receiver, Sender, bounded};
 }
 
 pub(crate) mod thread {
