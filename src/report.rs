@@ -31,6 +31,20 @@ pub enum FailureCause {
         /// How often the batch was transferred.
         attempts: u32,
     },
+    /// Attempts are used up, and one of them was never answered.
+    #[error("unanswered after {attempts} attempts: {last}")]
+    Unanswered {
+        /// What stood in the way last.
+        last: LinkError,
+        /// How often the batch was transferred.
+        attempts: u32,
+    },
+    /// The close deadline passed before a batch that may be stored could be sent again.
+    #[error("the producer was closed after {attempts} attempts, one of them unanswered")]
+    Closed {
+        /// How often the batch was transferred.
+        attempts: u32,
+    },
     /// The delivery deadline passed.
     #[error("delivery deadline passed after {attempts} attempts{}", .last.as_ref().map(|e| format!("; last problem: {e}")).unwrap_or_default())]
     DeadlineExceeded {

@@ -131,13 +131,15 @@ impl Worker {
             self.take_close_order(now);
             self.drain_and_submit(now);
             self.core.handle_timeout(now);
-            // An expiry may have made room for what stands behind it.
-            self.submit(now);
+            // Before the next batch: the link is to be reset, and what it takes now would be
+            // lost with what it is reset for.
             while let Some(id) = self.core.poll_cancel() {
                 if let Some(link) = &mut self.link {
                     link.cancel(id);
                 }
             }
+            // An expiry may have made room for what stands behind it.
+            self.submit(now);
             self.deliver_reports();
             if self.is_done() {
                 return;

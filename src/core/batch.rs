@@ -41,7 +41,7 @@ pub(super) struct Times {
 /// The times of a run of neighbours. A worker reads the clock once per pass, so that one of
 /// these serves all the events of a pass.
 #[derive(Clone, Copy, Debug)]
-struct Stamp {
+pub(super) struct Stamp {
     /// Sequence number of the first event with these times.
     from: u64,
     times: Times,
@@ -54,7 +54,7 @@ pub(super) struct Block<T> {
     pub(super) first: u64,
     pub(super) entries: Vec<Entry<T>>,
     /// Empty exactly if `entries` is; ascending; the first has `from == first`.
-    stamps: VecDeque<Stamp>,
+    pub(super) stamps: VecDeque<Stamp>,
     /// The sum of the entries' sections: the length of the payload.
     pub(super) bytes: usize,
     /// The sum of the entries' `encoded_len`.
@@ -62,11 +62,11 @@ pub(super) struct Block<T> {
 }
 
 impl<T> Block<T> {
-    fn new() -> Block<T> {
+    fn new(stamps: VecDeque<Stamp>) -> Block<T> {
         Block {
             first: 0,
             entries: Vec::new(),
-            stamps: VecDeque::new(),
+            stamps,
             bytes: 0,
             encoded: 0,
         }
@@ -194,7 +194,7 @@ impl<T> Open<T> {
         // Room is made as events come: a lane that is hardly used stays small.
         let payload = Payload::with_capacity(0, 0);
         Open {
-            block: Block::new(),
+            block: Block::new(VecDeque::new()),
             payload,
             stale: false,
             usual: 0,
@@ -249,6 +249,7 @@ impl<T> Open<T> {
             self.stale = false;
         }
         self.usual = self.block.entries.len();
+        let stamps = spares.take_stamps();
         let mut body = spares.take();
         let stale = match Arc::get_mut(&mut body) {
             Some(spare) => {
@@ -262,7 +263,7 @@ impl<T> Open<T> {
             }
         };
         Sealed {
-            block: std::mem::replace(&mut self.block, Block::new()),
+            block: std::mem::replace(&mut self.block, Block::new(stamps)),
             body,
             stale,
             deadline,
@@ -292,7 +293,7 @@ impl<T> Open<T> {
             }
             _ => true,
         };
-        spares.put(body);
+        spares.keep(body);
     }
 }
 
@@ -350,13 +351,6 @@ impl<T> Sealed<T> {
         })
     }
 
-    /// Takes the oldest entry out of an untouched batch.
-    pub(super) fn take_oldest(&mut self) -> Block<T> {
-        debug_assert!(self.is_untouched());
-        self.stale = true;
-        self.block.take_front(1)
-    }
-
     /// Encodes the entries if that is still to be done.
     pub(super) fn encode(&mut self, spares: &mut Spares) {
         if !self.stale {
@@ -365,7 +359,7 @@ impl<T> Sealed<T> {
         let mut body = spares.take();
         if let Some(payload) = Arc::get_mut(&mut body) {
             self.block.encode(payload);
-            spares.put(std::mem::replace(&mut self.body, body));
+            spares.keep(std::mem::replace(&mut self.body, body));
             self.stale = false;
         }
     }
@@ -378,19 +372,24 @@ pub(super) struct InFlight<T> {
     pub(super) batch: Sealed<T>,
 }
 
-/// Payloads to be used again, so that a lane at work allocates none.
+/// Memory to be used again, so that a lane at work allocates none but what it hands out.
 #[derive(Debug)]
 pub(super) struct Spares {
     payloads: Vec<Arc<Payload>>,
-    /// The most that can be of use: one for each batch in flight, and one.
+    stamps: Vec<VecDeque<Stamp>>,
+    /// The most of each that can be of use: one for each batch in flight, and one.
     limit: usize,
+    /// The longest payload to keep: an outsize event must not be remembered for ever.
+    longest: usize,
 }
 
 impl Spares {
-    pub(super) fn new(window: usize) -> Spares {
+    pub(super) fn new(window: usize, max_batch_bytes: usize) -> Spares {
         Spares {
             payloads: Vec::new(),
+            stamps: Vec::new(),
             limit: window.saturating_add(1),
+            longest: max_batch_bytes,
         }
     }
 
@@ -400,22 +399,46 @@ impl Spares {
         let free = self
             .payloads
             .iter_mut()
-            .position(|payload| match Arc::get_mut(payload) {
-                Some(payload) => {
-                    payload.clear();
-                    true
-                }
-                None => false,
-            });
+            .position(|payload| Arc::get_mut(payload).map(Payload::clear).is_some());
         match free {
             Some(at) => self.payloads.swap_remove(at),
             None => Arc::new(Payload::with_capacity(0, 0)),
         }
     }
 
-    pub(super) fn put(&mut self, payload: Arc<Payload>) {
-        if self.payloads.len() < self.limit {
+    pub(super) fn keep(&mut self, payload: Arc<Payload>) {
+        if self.payloads.len() < self.limit && payload.len_bytes() <= self.longest {
             self.payloads.push(payload);
         }
+    }
+
+    fn take_stamps(&mut self) -> VecDeque<Stamp> {
+        self.stamps.pop().unwrap_or_default()
+    }
+
+    pub(super) fn keep_stamps(&mut self, mut stamps: VecDeque<Stamp>) {
+        if self.stamps.len() < self.limit {
+            stamps.clear();
+            self.stamps.push(stamps);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+
+    #[test]
+    fn an_outsize_payload_and_more_than_can_be_of_use_are_let_go() {
+        let mut spares = Spares::new(1, 100);
+        for (bytes, kept) in [(101, 0), (100, 1), (20, 2), (20, 2)] {
+            let mut payload = Payload::with_capacity(0, 0);
+            payload.push(&Event::new(vec![0; bytes - 10]), None);
+            assert_eq!(payload.len_bytes(), bytes);
+            spares.keep(Arc::new(payload));
+            assert_eq!(spares.payloads.len(), kept);
+        }
+        assert!(spares.take().is_empty());
     }
 }

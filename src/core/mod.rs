@@ -146,7 +146,7 @@ impl<T> LaneCore<T> {
             handed_in: 0,
             pressed: 0,
             next_delivery: 0,
-            spares: Spares::new(limits.window),
+            spares: Spares::new(limits.window, limits.max_batch_bytes),
             counts: Counts::default(),
             held: (0, 0),
             stats: CoreStats::default(),
@@ -309,9 +309,8 @@ impl<T> LaneCore<T> {
         // Encoded where it stands in the queue: encoding may fail.
         self.queue.front_mut()?.encode(&mut self.spares);
         let mut batch = self.queue.pop_front()?;
-        if self.flight.is_empty() {
-            self.recovering = false;
-        }
+        // Were it still true, something would be in flight, and nothing could be submitted.
+        self.recovering = false;
         batch.attempts = batch.attempts.saturating_add(1);
         self.stats.retries += u64::from(batch.attempts > 1);
         self.stats.resends_after_unknown += u64::from(batch.possibly_stored);

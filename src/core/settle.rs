@@ -112,7 +112,14 @@ impl<T> LaneCore<T> {
             return self.hand_back(batch);
         }
         if attempts > self.limits.retry.max_retries {
-            return self.give_up(batch, FailureCause::Rejected { error, attempts });
+            let cause = match batch.possibly_stored {
+                true => FailureCause::Unanswered {
+                    last: error,
+                    attempts,
+                },
+                false => FailureCause::Rejected { error, attempts },
+            };
+            return self.give_up(batch, cause);
         }
         let wait = self
             .limits
@@ -177,19 +184,26 @@ impl<T> LaneCore<T> {
             ..
         } = batch;
         self.report_block(block, outcome, attempts);
-        self.spares.put(body);
+        self.spares.keep(body);
     }
 
     fn report_block(&mut self, block: Block<T>, outcome: Outcome, attempts: u32) {
-        let (first, n, encoded) = (block.first, block.len(), block.encoded);
+        let (first, n) = (block.first, block.len());
         self.counts.add(&outcome, n);
         self.cuts.add(first, n, &outcome);
+        let Block {
+            entries,
+            stamps,
+            encoded,
+            ..
+        } = block;
         let report = Report::Batch {
             outcome,
-            entries: block.entries,
+            entries,
             attempts,
         };
         self.reports.push_back(Spoken { report, encoded });
+        self.spares.keep_stamps(stamps);
     }
 
     /// Reports one event that no batch has, together with those before it if they ended alike.
@@ -237,7 +251,9 @@ impl<T> LaneCore<T> {
     /// Ends a batch that the lane may not send any more.
     pub(super) fn hand_back(&mut self, batch: Sealed<T>) {
         let outcome = match batch.possibly_stored {
-            true => Outcome::Indeterminate(Arc::new(FailureCause::Aborted)),
+            true => Outcome::Indeterminate(Arc::new(FailureCause::Closed {
+                attempts: batch.attempts,
+            })),
             false => Outcome::Returned,
         };
         self.report(batch, outcome);

@@ -37,13 +37,7 @@ pub(crate) enum Patience {
     Until(Option<Instant>),
 }
 
-/// A refused message and why.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    pub(crate) message: Message,
-    pub(crate) reason: RefusedBecause,
-}
-
+/// Why nothing was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusedBecause {
     Full,
@@ -140,20 +134,23 @@ impl Lane {
         Ok(())
     }
 
-    /// Accepts a message, or gives it back. `Ok` means that the worker will read it.
-    pub(crate) fn send(&self, message: Message, patience: Patience) -> Result<(), Refused> {
-        let want = message.permits();
-        match self.take_permits(want, patience) {
-            Ok(()) => self.push(message, want),
-            Err(reason) => Err(Refused { message, reason }),
+    /// Takes permits. `Ok` is the acceptance of the events that [`push`](Lane::push) must
+    /// follow up with at once: their caller still holds them here, so a refusal moves nothing.
+    #[inline]
+    pub(crate) fn admit(&self, want: Permits, patience: Patience) -> Result<(), RefusedBecause> {
+        match self.word.admit(want, self.bounds) {
+            Ok(()) => Ok(()),
+            Err(refusal) => self.admit_slowly(refusal, want, patience),
         }
     }
 
-    fn take_permits(&self, want: Permits, patience: Patience) -> Result<(), RefusedBecause> {
-        let refusal = match self.word.admit(want, self.bounds) {
-            Ok(()) => return Ok(()),
-            Err(refusal) => refusal,
-        };
+    #[cold]
+    fn admit_slowly(
+        &self,
+        refusal: Refusal,
+        want: Permits,
+        patience: Patience,
+    ) -> Result<(), RefusedBecause> {
         match (refusal, patience) {
             (Refusal::Unborn, _) => Err(RefusedBecause::Unborn),
             (Refusal::Closed, _) => Err(RefusedBecause::Closed),
@@ -179,12 +176,17 @@ impl Lane {
         }
     }
 
-    fn push(&self, message: Message, permits: Permits) -> Result<(), Refused> {
+    /// Sends what was admitted; the worker will read it.
+    ///
+    /// The channel has room for whatever the word admits and its receiver outlives every
+    /// admission. Should a fault in the engine break that, the message comes back.
+    #[inline]
+    pub(crate) fn push(&self, message: Message) -> Result<(), Message> {
         let Some(worker) = self.worker.get() else {
-            return Err(self.undo(message, permits));
+            return Err(self.undo(message));
         };
         if let Err(refused) = worker.sender.try_send(message) {
-            return Err(self.undo(refused.into_inner(), permits));
+            return Err(self.undo(refused.into_inner()));
         }
         if self.wake.claim(&self.word) {
             self.producer_unparks.fetch_add(1, Ordering::Relaxed);
@@ -193,16 +195,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes an acceptance back. The channel has room for whatever the word admits and its
-    /// receiver outlives every admission, so this is for a fault in the engine alone.
-    fn undo(&self, message: Message, permits: Permits) -> Refused {
+    #[cold]
+    fn undo(&self, message: Message) -> Message {
         debug_assert!(false, "an admitted message found no slot");
-        self.release(permits);
+        self.release(message.permits());
         self.unpark_worker();
-        Refused {
-            message,
-            reason: RefusedBecause::Dead,
-        }
+        message
     }
 
     /// Gives permits back, just before the report of their events reaches user code.

@@ -1,15 +1,18 @@
 //! The way of an event from a caller into a lane.
+//!
+//! Admission comes first and takes permits alone; the event moves only once it is accepted,
+//! so a refusal costs nothing and has nothing to give back but what its caller still holds.
 
-use super::engine::{Engine, Slot, Topology};
+use super::engine::{Engine, Topology};
 use super::error::{EnqueueAllError, EnqueueError, EnqueueRefusal};
 use crate::codec;
 use crate::event::Event;
 use crate::lane::{
-    Accepted, Chunk, EVENT_OVERHEAD, Message, Patience, Rare, Refused, RefusedBecause,
+    Accepted, Chunk, EVENT_OVERHEAD, Message, Patience, Permits, Rare, RefusedBecause,
 };
 use crate::partition::{PartitionKey, Target};
 use crate::sync::{Arc, Instant};
-use crate::ticket::{Ticket, TicketSlot};
+use crate::ticket::Ticket;
 use std::time::Duration;
 
 /// Events of one chunk at most; the unit in which `enqueue_all` takes permits.
@@ -19,14 +22,9 @@ const CHUNK_EVENTS: u64 = 256;
 /// others again: a stuck partition must not hold whoever can go elsewhere.
 const ANY_LANE_SLICE: Duration = Duration::from_millis(50);
 
-/// An event with its size, checked against the limits.
-struct Sized {
-    event: Event,
-    encoded_len: u32,
-}
-
 impl Engine {
     /// Accepts one event or gives it back. With `tracked`, the ticket on its outcome.
+    #[inline]
     pub(crate) fn enqueue(
         self: &Arc<Self>,
         event: Event,
@@ -34,79 +32,95 @@ impl Engine {
         patience: Patience,
         tracked: bool,
     ) -> Result<Option<Ticket>, EnqueueError> {
-        let topology = match self.ready(patience) {
-            Ok(topology) => topology,
+        let key = key_of(target);
+        let (topology, index, encoded_len) = match self.admit_event(&event, target, patience) {
+            Ok(admitted) => admitted,
             Err(reason) => return Err(EnqueueError::new(event, reason)),
         };
-        let key = key_of(target);
-        let sized = self.size(topology, event, key)?;
-        let Some(first) = topology.router.route(target) else {
-            let reason = unknown(target);
-            return Err(EnqueueError::new(sized.event, reason));
+        let slot = &topology.slots[index];
+        let (ticket, ticket_slot) = if tracked {
+            let (ticket, ticket_slot) = slot.tickets.issue(&self.clock);
+            (Some(ticket), Some(ticket_slot))
+        } else {
+            (None, None)
         };
-        let message = |slot: &Slot, sized: Sized| {
-            let (ticket, ticket_slot) = self.issue(slot, tracked);
-            let accepted = Accepted {
-                event: sized.event,
-                key: key.cloned(),
-                ticket: ticket_slot,
-                encoded_len: sized.encoded_len,
-            };
-            (ticket, Message::One(accepted))
-        };
-        let candidates = candidates(topology, target);
-        if candidates == 1 {
-            let (ticket, message) = message(&topology.slots[first], sized);
-            return self
-                .send(topology, first, message, patience)
-                .map(|()| ticket)
-                .map_err(give_back);
+        let message = Message::One(Accepted {
+            event,
+            key: key.cloned(),
+            ticket: ticket_slot,
+            encoded_len,
+        });
+        match slot.lane.push(message) {
+            Ok(()) => Ok(ticket),
+            Err(message) => Err(EnqueueError::new(
+                events_of(message).next().unwrap_or_else(|| Event::new("")),
+                EnqueueRefusal::LaneDead,
+            )),
         }
-        let mut sized = sized;
+    }
+
+    /// Takes permits for one event: in which lane, and the event's encoded size.
+    #[inline]
+    fn admit_event(
+        self: &Arc<Self>,
+        event: &Event,
+        target: &Target,
+        patience: Patience,
+    ) -> Result<(&Topology, usize, u32), EnqueueRefusal> {
+        let topology = self.ready(patience)?;
+        let encoded_len = self.size(topology, event, key_of(target))?;
+        let permits = Permits {
+            events: 1,
+            bytes: u64::from(encoded_len),
+        };
+        let index = topology
+            .router
+            .route(target)
+            .ok_or_else(|| unknown(target))?;
+        let index = match target {
+            Target::Any if topology.slots.len() > 1 => {
+                self.admit_any(topology, index, permits, patience)?
+            }
+            _ => {
+                self.admit(topology, index, permits, patience)?;
+                index
+            }
+        };
+        Ok((topology, index, encoded_len))
+    }
+
+    /// Takes permits in whichever lane has room, beginning with the one whose turn it is.
+    fn admit_any(
+        self: &Arc<Self>,
+        topology: &Topology,
+        first: usize,
+        permits: Permits,
+        patience: Patience,
+    ) -> Result<usize, EnqueueRefusal> {
+        let lanes = topology.slots.len();
         loop {
-            let mut refusal = EnqueueRefusal::LaneDead;
-            for step in 0..candidates {
-                let index = (first + step) % candidates;
-                let (ticket, message) = message(&topology.slots[index], sized);
-                let encoded_len = message.permits().bytes as u32;
-                match self.send(topology, index, message, Patience::Try) {
-                    Ok(()) => return Ok(ticket),
-                    Err((message, reason)) => {
-                        let event = into_event(message);
-                        if !may_try_another(&reason) {
-                            return Err(EnqueueError::new(event, reason));
-                        }
-                        if refusal == EnqueueRefusal::LaneDead {
-                            refusal = reason;
-                        }
-                        sized = Sized { event, encoded_len };
-                    }
+            let mut full = None;
+            for index in (first..lanes).chain(0..first) {
+                match self.admit(topology, index, permits, Patience::Try) {
+                    Ok(()) => return Ok(index),
+                    Err(EnqueueRefusal::Full) => full = full.or(Some(index)),
+                    Err(EnqueueRefusal::LaneDead) => {}
+                    Err(reason) => return Err(reason),
                 }
             }
-            let Patience::Until(deadline) = patience else {
-                return Err(EnqueueError::new(sized.event, refusal));
+            let Some(full) = full else {
+                return Err(EnqueueRefusal::LaneDead);
             };
-            if refusal == EnqueueRefusal::LaneDead {
-                return Err(EnqueueError::new(sized.event, refusal));
-            }
-            // All full: wait at the lane whose turn it is, for a while.
+            let Patience::Until(deadline) = patience else {
+                return Err(EnqueueRefusal::Full);
+            };
             let slice = self.clock.now() + ANY_LANE_SLICE;
             let until = deadline.map_or(slice, |deadline| deadline.min(slice));
-            let first = self.live_lane(topology, first);
-            let (ticket, message) = message(&topology.slots[first], sized);
-            let encoded_len = message.permits().bytes as u32;
-            match self.send(topology, first, message, Patience::Until(Some(until))) {
-                Ok(()) => return Ok(ticket),
-                Err((message, reason)) => {
-                    let event = into_event(message);
-                    let again =
-                        matches!(reason, EnqueueRefusal::TimedOut | EnqueueRefusal::LaneDead)
-                            && !deadline.is_some_and(|at| self.clock.now() >= at);
-                    if !again {
-                        return Err(EnqueueError::new(event, reason));
-                    }
-                    sized = Sized { event, encoded_len };
-                }
+            match self.admit(topology, full, permits, Patience::Until(Some(until))) {
+                Ok(()) => return Ok(full),
+                Err(EnqueueRefusal::TimedOut) if deadline != Some(until) => {}
+                Err(EnqueueRefusal::LaneDead) => {}
+                Err(reason) => return Err(reason),
             }
         }
     }
@@ -118,77 +132,103 @@ impl Engine {
         target: &Target,
         patience: Patience,
     ) -> Result<(), EnqueueAllError> {
-        let topology = match self.ready(patience) {
-            Ok(topology) => topology,
-            Err(reason) => return Err(refuse_all(0, events, reason)),
-        };
-        let key = key_of(target);
-        let most_events = (self.settings.max_buffered_events / 2).clamp(1, CHUNK_EVENTS);
-        let most_bytes = self.settings.max_buffered_bytes / 2;
         let mut accepted = 0;
-        let mut rest = events.into_iter().peekable();
-        while rest.peek().is_some() {
-            let Some(index) = topology.router.route(target) else {
-                return Err(refuse_all(accepted, rest.collect(), unknown(target)));
-            };
-            let mut chunk = Vec::with_capacity((rest.len() as u64).min(most_events) as usize);
-            let mut charged = 0;
-            let mut misfit = None;
-            while (chunk.len() as u64) < most_events && (charged < most_bytes || chunk.is_empty()) {
-                let Some(event) = rest.next() else { break };
-                match self.size(topology, event, key) {
-                    Ok(sized) => {
-                        let next = u64::from(sized.encoded_len) + EVENT_OVERHEAD;
-                        charged += next;
-                        chunk.push((sized.event, sized.encoded_len));
-                        if charged > self.settings.max_buffered_bytes {
-                            // One too many for the bound: it opens the next chunk.
-                            misfit = chunk.pop().map(|(event, _)| (event, None));
-                            break;
-                        }
-                    }
-                    Err(error) => {
-                        let reason = error.reason().clone();
-                        misfit = Some((error.into_event(), Some(reason)));
-                        break;
-                    }
+        let mut rest = events.into_iter();
+        while !rest.as_slice().is_empty() {
+            let sent = self
+                .ready(patience)
+                .and_then(|topology| self.enqueue_chunk(topology, &mut rest, target, patience));
+            match sent {
+                Ok(sent) => accepted += sent,
+                Err(reason) => {
+                    return Err(EnqueueAllError {
+                        accepted,
+                        rest: rest.collect(),
+                        reason,
+                    });
                 }
-            }
-            if !chunk.is_empty() {
-                let sent = chunk.len();
-                let message = Message::Rare(Rare::Many(Chunk {
-                    events: chunk,
-                    key: key.cloned(),
-                }));
-                if let Err((message, reason)) = self.send(topology, index, message, patience) {
-                    let mut left = into_events(message);
-                    left.extend(misfit.map(|(event, _)| event));
-                    left.extend(rest);
-                    return Err(refuse_all(accepted, left, reason));
-                }
-                accepted += sent;
-            }
-            match misfit {
-                Some((event, Some(reason))) => {
-                    let mut left = vec![event];
-                    left.extend(rest);
-                    return Err(refuse_all(accepted, left, reason));
-                }
-                Some((event, None)) => {
-                    let left: Vec<_> = std::iter::once(event).chain(rest).collect();
-                    rest = left.into_iter().peekable();
-                }
-                None => {}
             }
         }
         Ok(())
     }
 
-    /// The hub's partitions, once they are known.
-    fn ready(&self, patience: Patience) -> Result<&Topology, EnqueueRefusal> {
-        if let Some(topology) = self.topology() {
-            return Ok(topology);
+    /// Accepts the longest chunk from the front of `rest`, at least one event. A refusal
+    /// leaves `rest` as it was.
+    fn enqueue_chunk(
+        self: &Arc<Self>,
+        topology: &Topology,
+        rest: &mut std::vec::IntoIter<Event>,
+        target: &Target,
+        patience: Patience,
+    ) -> Result<usize, EnqueueRefusal> {
+        let key = key_of(target);
+        let (sizes, permits) = self.size_chunk(topology, rest.as_slice(), key)?;
+        let index = topology
+            .router
+            .route(target)
+            .ok_or_else(|| unknown(target))?;
+        let index = match target {
+            Target::Any => self.admit_any(topology, index, permits, patience)?,
+            Target::Key(_) | Target::Partition(_) => {
+                self.admit(topology, index, permits, patience)?;
+                index
+            }
+        };
+        let count = sizes.len();
+        let chunk = Chunk {
+            events: rest.by_ref().take(count).zip(sizes).collect(),
+            key: key.cloned(),
+        };
+        let message = Message::Rare(Rare::Many(chunk));
+        if let Err(message) = topology.slots[index].lane.push(message) {
+            let left: Vec<_> = events_of(message).chain(rest.by_ref()).collect();
+            *rest = left.into_iter();
+            return Err(EnqueueRefusal::LaneDead);
         }
+        Ok(count)
+    }
+
+    /// The sizes of the events that go into the next chunk. It stops before an event that can
+    /// never be accepted, unless that is the first, and takes at most half of each bound, so
+    /// that a large set goes in piecewise while its front is being sent.
+    fn size_chunk(
+        &self,
+        topology: &Topology,
+        events: &[Event],
+        key: Option<&PartitionKey>,
+    ) -> Result<(Vec<u32>, Permits), EnqueueRefusal> {
+        let most_events = (self.settings.max_buffered_events / 2).clamp(1, CHUNK_EVENTS) as usize;
+        let most_bytes = self.settings.max_buffered_bytes / 2;
+        let mut sizes = Vec::with_capacity(events.len().min(most_events));
+        let mut bytes = 0;
+        for event in events.iter().take(most_events) {
+            let size = match self.size(topology, event, key) {
+                Ok(size) => size,
+                Err(reason) if sizes.is_empty() => return Err(reason),
+                Err(_) => break,
+            };
+            let charged = bytes + u64::from(size) + EVENT_OVERHEAD * (sizes.len() as u64 + 1);
+            if charged > most_bytes && !sizes.is_empty() {
+                break;
+            }
+            sizes.push(size);
+            bytes += u64::from(size);
+        }
+        let events = sizes.len() as u64;
+        Ok((sizes, Permits { events, bytes }))
+    }
+
+    /// The hub's partitions, once they are known.
+    #[inline]
+    fn ready(&self, patience: Patience) -> Result<&Topology, EnqueueRefusal> {
+        match self.topology() {
+            Some(topology) => Ok(topology),
+            None => self.wait_for_topology(patience),
+        }
+    }
+
+    #[cold]
+    fn wait_for_topology(&self, patience: Patience) -> Result<&Topology, EnqueueRefusal> {
         if self.is_closed() {
             return Err(EnqueueRefusal::Closed);
         }
@@ -198,6 +238,9 @@ impl Engine {
         if crate::engine_thread::is_current() {
             return Err(EnqueueRefusal::WouldDeadlock);
         }
+        if self.is_forked() {
+            return Err(EnqueueRefusal::Forked);
+        }
         if !self.wait_settled(deadline) {
             return Err(EnqueueRefusal::TimedOut);
         }
@@ -205,83 +248,43 @@ impl Engine {
     }
 
     /// Sizes an event exactly and refuses what could never be sent or never find room.
+    #[inline]
     fn size(
         &self,
         topology: &Topology,
-        event: Event,
+        event: &Event,
         key: Option<&PartitionKey>,
-    ) -> Result<Sized, EnqueueError> {
-        let encoded = codec::encoded_len(&event, key);
+    ) -> Result<u32, EnqueueRefusal> {
+        let encoded = codec::encoded_len(event, key);
         let size = codec::section_len(encoded) as u64;
         let limit = topology.max_message_size.min(u64::from(u32::MAX));
         if size > limit {
-            return Err(EnqueueError::new(
-                event,
-                EnqueueRefusal::TooLarge { size, limit },
-            ));
+            return Err(EnqueueRefusal::TooLarge { size, limit });
         }
         let charged = encoded as u64 + EVENT_OVERHEAD;
         let limit = self.settings.max_buffered_bytes;
         if charged > limit {
-            return Err(EnqueueError::new(
-                event,
-                EnqueueRefusal::ExceedsBuffer { charged, limit },
-            ));
+            return Err(EnqueueRefusal::ExceedsBuffer { charged, limit });
         }
-        Ok(Sized {
-            event,
-            encoded_len: encoded as u32,
-        })
+        Ok(encoded as u32)
     }
 
-    fn issue(&self, slot: &Slot, tracked: bool) -> (Option<Ticket>, Option<TicketSlot>) {
-        if !tracked {
-            return (None, None);
-        }
-        let (ticket, ticket_slot) = slot.tickets.issue(&self.clock);
-        (Some(ticket), Some(ticket_slot))
-    }
-
-    fn live_lane(&self, topology: &Topology, first: usize) -> usize {
-        let lanes = topology.slots.len();
-        (0..lanes)
-            .map(|step| (first + step) % lanes)
-            .find(|&index| !topology.slots[index].lane.reading().is_dead())
-            .unwrap_or(first)
-    }
-
-    /// Sends into one lane, which is born first if need be.
-    fn send(
+    /// Takes permits in one lane, which is born first if need be.
+    #[inline]
+    fn admit(
         self: &Arc<Self>,
         topology: &Topology,
         index: usize,
-        mut message: Message,
+        permits: Permits,
         patience: Patience,
-    ) -> Result<(), (Message, EnqueueRefusal)> {
+    ) -> Result<(), EnqueueRefusal> {
         loop {
-            let refused = match topology.slots[index].lane.send(message, patience) {
+            match topology.slots[index].lane.admit(permits, patience) {
                 Ok(()) => return Ok(()),
-                Err(refused) => refused,
-            };
-            message = match refused {
-                Refused {
-                    message,
-                    reason: RefusedBecause::Unborn,
-                } => message,
-                Refused { message, reason } => return Err((message, refusal(reason))),
-            };
-            if let Err(reason) = self.bear(index) {
-                return Err((message, reason));
+                Err(RefusedBecause::Unborn) => self.bear(index)?,
+                Err(reason) => return Err(refusal(reason)),
             }
         }
-    }
-}
-
-/// How many lanes the event may go to.
-fn candidates(topology: &Topology, target: &Target) -> usize {
-    match target {
-        Target::Any => topology.slots.len(),
-        Target::Key(_) | Target::Partition(_) => 1,
     }
 }
 
@@ -290,6 +293,7 @@ pub(crate) fn until(now: Instant, timeout: Duration) -> Patience {
     Patience::Until(now.checked_add(timeout))
 }
 
+#[inline]
 fn key_of(target: &Target) -> Option<&PartitionKey> {
     match target {
         Target::Key(key) => Some(key),
@@ -305,10 +309,6 @@ fn unknown(target: &Target) -> EnqueueRefusal {
     }
 }
 
-fn may_try_another(reason: &EnqueueRefusal) -> bool {
-    matches!(reason, EnqueueRefusal::Full | EnqueueRefusal::LaneDead)
-}
-
 fn refusal(reason: RefusedBecause) -> EnqueueRefusal {
     match reason {
         RefusedBecause::Full => EnqueueRefusal::Full,
@@ -321,36 +321,12 @@ fn refusal(reason: RefusedBecause) -> EnqueueRefusal {
     }
 }
 
-fn give_back((message, reason): (Message, EnqueueRefusal)) -> EnqueueError {
-    EnqueueError::new(into_event(message), reason)
-}
-
-fn into_event(message: Message) -> Event {
-    match message {
-        Message::One(accepted) => accepted.event,
-        Message::Rare(Rare::Many(chunk)) => chunk
-            .events
-            .into_iter()
-            .next()
-            .map_or_else(|| Event::new(""), |(event, _)| event),
-        Message::Rare(Rare::Flush) => Event::new(""),
-    }
-}
-
-fn into_events(message: Message) -> Vec<Event> {
-    match message {
-        Message::One(accepted) => vec![accepted.event],
-        Message::Rare(Rare::Many(chunk)) => {
-            chunk.events.into_iter().map(|(event, _)| event).collect()
-        }
-        Message::Rare(Rare::Flush) => Vec::new(),
-    }
-}
-
-fn refuse_all(accepted: usize, rest: Vec<Event>, reason: EnqueueRefusal) -> EnqueueAllError {
-    EnqueueAllError {
-        accepted,
-        rest,
-        reason,
-    }
+fn events_of(message: Message) -> impl Iterator<Item = Event> {
+    let (one, many) = match message {
+        Message::One(accepted) => (Some(accepted.event), Vec::new()),
+        Message::Rare(Rare::Many(chunk)) => (None, chunk.events),
+        Message::Rare(Rare::Flush) => (None, Vec::new()),
+    };
+    one.into_iter()
+        .chain(many.into_iter().map(|(event, _)| event))
 }

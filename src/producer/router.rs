@@ -21,8 +21,12 @@ impl Router {
         }
     }
 
+    /// Ids are nearly always the decimal places themselves, which saves the hash.
     pub(crate) fn index_of(&self, id: &PartitionId) -> Option<usize> {
-        self.index.get(id).copied()
+        let place = id.as_str().parse().ok();
+        place
+            .filter(|&place| self.ids.get(place) == Some(id))
+            .or_else(|| self.index.get(id).copied())
     }
 
     pub(crate) fn ids(&self) -> &[PartitionId] {
@@ -36,5 +40,21 @@ impl Router {
             Target::Key(key) => Some(hash::partition_index(key.as_str(), self.ids.len())),
             Target::Partition(id) => self.index_of(id),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_finds_its_place_whatever_it_looks_like() {
+        let ids = ["1", "0", "west", "3"].map(PartitionId::from);
+        let router = Router::new(ids.to_vec());
+        for (place, id) in ids.iter().enumerate() {
+            assert_eq!(router.index_of(id), Some(place));
+        }
+        assert_eq!(router.index_of(&PartitionId::from("2")), None);
+        assert_eq!(router.route(&Target::Partition("03".into())), None);
     }
 }

@@ -26,7 +26,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod lane;
 mod peer;
 
 pub use crate::sync::VirtualClock;
+#[doc(hidden)]
+pub use lane::LaneAlone;
 pub use peer::{Answer, ScriptedPeer, ScriptedTransport, Transfer};

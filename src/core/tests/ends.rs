@@ -61,7 +61,7 @@ fn return_cannot_vouch_for_an_unanswered_batch() {
     let (mut rig, id) = laden();
     rig.settle(id, unknown());
     rig.core.handle_return(rig.now);
-    let cause = FailureCause::Aborted;
+    let cause = FailureCause::Closed { attempts: 1 };
     assert_eq!(
         rig.said(),
         [
@@ -112,6 +112,7 @@ fn after_return_a_busy_link_gives_the_batch_back() {
 fn after_return_events_come_back_at_once_and_cuts_are_complete() {
     let mut rig = Rig::up(limits());
     rig.core.handle_return(rig.now);
+    rig.core.handle_close(rig.now);
     rig.add_many(3, 20);
     rig.core.handle_flush(rig.now);
     assert!(rig.core.wants_events());
@@ -247,4 +248,22 @@ fn a_panic_while_an_event_is_encoded_loses_none() {
         assert_eq!(tags, range(0..before as u64 + 1));
         assert!(rig.core.is_empty());
     }
+}
+
+#[test]
+fn events_that_end_unlike_are_reported_apart() {
+    let mut rig = Rig::up(limits());
+    rig.attach(300);
+    rig.add_many(2, 400);
+    rig.core.handle_return(rig.now);
+    rig.add_many(2, 20);
+    let cause = FailureCause::TooLarge {
+        size: 400,
+        limit: 300,
+    };
+    let expected = [
+        Said::Failed(range(0..2), cause),
+        Said::Returned(range(2..4)),
+    ];
+    assert_eq!(rig.said(), expected);
 }

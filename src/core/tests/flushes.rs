@@ -148,3 +148,16 @@ fn every_batch_before_a_cut_is_due_also_those_not_yet_open() {
     assert_eq!(rig.send_and(Settlement::Accepted), [2]);
     assert_eq!(rig.said().last(), Some(&Said::Flushed(0, delivered(3))));
 }
+
+#[test]
+fn a_pending_cut_does_not_make_due_what_stands_right_behind_it() {
+    let mut rig = Rig::up(Limits {
+        window: 3,
+        ..limits()
+    });
+    rig.add_many(10, 20);
+    rig.send().unwrap();
+    rig.core.handle_flush(rig.now);
+    rig.add(20);
+    assert_eq!(rig.send(), None);
+}

@@ -1,10 +1,12 @@
 //! The core driven by hand: virtual instants, a peer made of function calls.
 
 mod batching;
+mod deadlines;
 mod ends;
 mod flushes;
 mod outcomes;
 mod random;
+mod shrinking;
 
 use super::*;
 use crate::codec::{encoded_len, section_len};
@@ -151,6 +153,23 @@ pub(super) fn said(report: Report<u64>) -> Said {
         Outcome::Indeterminate(cause) => Said::Indeterminate(tags, (*cause).clone()),
         Outcome::Returned => Said::Returned(tags),
     }
+}
+
+/// A rig with one batch of three events in flight.
+pub(super) fn in_flight(limits: Limits) -> (Rig, DeliveryId) {
+    let mut rig = Rig::up(limits);
+    rig.add_many(3, 20);
+    rig.core.handle_flush(rig.now);
+    let (id, tags) = rig.send().unwrap();
+    assert_eq!(tags, [0, 1, 2]);
+    (rig, id)
+}
+
+/// Without the flushes.
+pub(super) fn batches(said: Vec<Said>) -> Vec<Said> {
+    said.into_iter()
+        .filter(|said| !matches!(said, Said::Flushed(..)))
+        .collect()
 }
 
 /// An event whose body starts with its number, and that takes `size` bytes of a batch.
