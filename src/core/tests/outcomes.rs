@@ -153,7 +153,13 @@ fn after_an_unanswered_transfer_only_delivered_or_indeterminate_is_said() {
         rig.settle(id, end);
         match &batches(rig.said())[..] {
             [Said::Delivered(_)] => assert!(delivered),
-            [Said::Indeterminate(_, FailureCause::Unanswered { attempts: 2, .. })] => {
+            [
+                Said::Indeterminate(
+                    _,
+                    FailureCause::Rejected { attempts: 2, .. }
+                    | FailureCause::Unanswered { attempts: 2, .. },
+                ),
+            ] => {
                 assert!(!delivered)
             }
             other => panic!("{other:?}"),
