@@ -115,3 +115,18 @@ impl Link for InstantLink {
 
     fn cancel(&mut self, _id: DeliveryId) {}
 }
+
+/// Voluntary context switches of all threads of this process so far.
+pub fn voluntary_switches() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok())
+        .filter_map(|status| {
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            line.trim().parse::<u64>().ok()
+        })
+        .sum()
+}
