@@ -40,7 +40,7 @@ pub use lane::EVENT_OVERHEAD;
 pub use partition::{PartitionId, PartitionKey, PartitionKeyError, Target, hash};
 pub use producer::{
     BuildError, CloseError, CloseReport, EnqueueAllError, EnqueueError, EnqueueRefusal, Enqueuer,
-    FlushError, FlushReport, Producer, ProducerBuilder,
+    FlushError, FlushReport, PartitionSender, Producer, ProducerBuilder,
 };
 pub use report::{Counts, DeliveryReport, FailureCause, Outcome, ReportedEvent};
 pub use retry::RetryPolicy;

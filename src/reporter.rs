@@ -100,6 +100,8 @@ impl Reporter {
         let events = entries.len() as u64;
         let bytes = entries.iter().map(|e| u64::from(e.encoded_len)).sum();
         self.counts.add(&outcome, events);
+        // Before anyone is told: whoever was told finds it counted.
+        self.stats.publish_outcomes(self.counts);
         for entry in &mut entries {
             if let Some(ticket) = entry.tag.take() {
                 ticket.resolve(&outcome);
@@ -147,7 +149,7 @@ impl Reporter {
     }
 
     pub(crate) fn publish(&self, engine: EngineStats) {
-        self.stats.publish(self.counts, engine);
+        self.stats.publish_engine(engine);
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -88,15 +88,20 @@ impl Stats {
     }
 }
 
-/// Where a worker publishes its lane's numbers, once a pass.
+/// Where a worker publishes its lane's numbers: outcomes with each report, the rest once a
+/// pass.
 #[derive(Debug, Default)]
 pub(crate) struct LaneStats {
     published: Mutex<(Counts, EngineStats)>,
 }
 
 impl LaneStats {
-    pub(crate) fn publish(&self, outcomes: Counts, engine: EngineStats) {
-        *self.published.lock() = (outcomes, engine);
+    pub(crate) fn publish_outcomes(&self, outcomes: Counts) {
+        self.published.lock().0 = outcomes;
+    }
+
+    pub(crate) fn publish_engine(&self, engine: EngineStats) {
+        self.published.lock().1 = engine;
     }
 
     pub(crate) fn read(&self) -> (Counts, EngineStats) {

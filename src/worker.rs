@@ -4,7 +4,9 @@
 //! decides stands in [`LaneCore`]; this only moves things in and out of it.
 
 use crate::core::{Entry, FlushId, LaneCore, Limits, Report};
-use crate::lane::{Accepted, FlushWaiters, Inbox, Lane, Message, Permits, Rare};
+use crate::event::Event;
+use crate::lane::{Accepted, Chunk, FlushWaiters, Inbox, Lane, Message, Permits, Rare};
+use crate::partition::PartitionKey;
 use crate::report::{FailureCause, Outcome};
 use crate::reporter::Reporter;
 use crate::stats::EngineStats;
@@ -86,6 +88,10 @@ struct Worker {
     transport: Arc<dyn Transport>,
     link: Option<Box<dyn Link>>,
     link_inbox: LinkInbox,
+    /// What is left of a chunk of which the core did not want more yet. Here, not in a local:
+    /// whatever panics, what was accepted is found again.
+    chunk: std::vec::IntoIter<(Event, u32)>,
+    chunk_key: Option<PartitionKey>,
     /// The cuts handed to the core, in its order.
     flushes: VecDeque<(FlushId, FlushWaiters)>,
     closing: bool,
@@ -109,6 +115,8 @@ impl Worker {
             transport: parts.transport,
             link: None,
             link_inbox,
+            chunk: Vec::new().into_iter(),
+            chunk_key: None,
             flushes: VecDeque::new(),
             closing: false,
             return_at: None,
@@ -199,23 +207,13 @@ impl Worker {
     /// True when the channel is empty, false when the core wants no more.
     fn drain(&mut self, now: Instant) -> bool {
         while self.core.wants_events() {
+            if let Some(accepted) = self.next_of_chunk() {
+                self.hand_in(now, accepted);
+                continue;
+            }
             match self.inbox.try_recv() {
                 Some(Message::One(accepted)) => self.hand_in(now, accepted),
-                Some(Message::Rare(Rare::Many(chunk))) => {
-                    for (event, encoded_len) in chunk.events {
-                        let key = chunk.key.clone();
-                        let ticket = None;
-                        self.hand_in(
-                            now,
-                            Accepted {
-                                event,
-                                key,
-                                ticket,
-                                encoded_len,
-                            },
-                        );
-                    }
-                }
+                Some(Message::Rare(Rare::Many(chunk))) => self.open_chunk(chunk),
                 Some(Message::Rare(Rare::Flush)) => {
                     let waiters = self.lane.take_flush();
                     let id = self.core.handle_flush(now);
@@ -228,6 +226,21 @@ impl Worker {
             }
         }
         false
+    }
+
+    fn open_chunk(&mut self, chunk: Chunk) {
+        self.chunk = chunk.events.into_iter();
+        self.chunk_key = chunk.key;
+    }
+
+    fn next_of_chunk(&mut self) -> Option<Accepted> {
+        let (event, encoded_len) = self.chunk.next()?;
+        Some(Accepted {
+            event,
+            key: self.chunk_key.clone(),
+            ticket: None,
+            encoded_len,
+        })
     }
 
     fn hand_in(&mut self, now: Instant, accepted: Accepted) {
@@ -349,23 +362,13 @@ impl Worker {
         // Dropped, which breaks them: their cut will never be complete.
         self.flushes.clear();
         while self.lane.reading().events() > 0 {
+            if let Some(accepted) = self.next_of_chunk() {
+                self.bury(accepted);
+                continue;
+            }
             match self.inbox.try_recv() {
-                Some(Message::One(accepted)) => self.bury(vec![accepted]),
-                Some(Message::Rare(Rare::Many(chunk))) => {
-                    let key = chunk.key;
-                    self.bury(
-                        chunk
-                            .events
-                            .into_iter()
-                            .map(|(event, encoded_len)| Accepted {
-                                event,
-                                key: key.clone(),
-                                ticket: None,
-                                encoded_len,
-                            })
-                            .collect(),
-                    );
-                }
+                Some(Message::One(accepted)) => self.bury(accepted),
+                Some(Message::Rare(Rare::Many(chunk))) => self.open_chunk(chunk),
                 Some(Message::Rare(Rare::Flush)) => drop(self.lane.take_flush()),
                 None => {
                     // Admitted, and about to be sent.
@@ -380,18 +383,15 @@ impl Worker {
         self.publish_stats();
     }
 
-    fn bury(&mut self, accepted: Vec<Accepted>) {
-        let entries = accepted
-            .into_iter()
-            .map(|accepted| Entry {
-                event: accepted.event,
-                key: accepted.key,
-                encoded_len: accepted.encoded_len,
-                tag: accepted.ticket,
-            })
-            .collect();
+    fn bury(&mut self, accepted: Accepted) {
+        let entry = Entry {
+            event: accepted.event,
+            key: accepted.key,
+            encoded_len: accepted.encoded_len,
+            tag: accepted.ticket,
+        };
         let outcome = Outcome::Failed(Arc::new(FailureCause::LaneDied));
-        self.reporter.report(&self.lane, outcome, entries, 0);
+        self.reporter.report(&self.lane, outcome, vec![entry], 0);
     }
 
     fn end(mut self) {

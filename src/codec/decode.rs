@@ -4,10 +4,13 @@
 //! upper half of every constructor tells, and what it has a place for is never nested. So however
 //! deep a message is nested, it costs one pass and no stack.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
+use super::encode::code::{BINARY_8, BINARY_32, DESCRIBED, SMALL_ULONG};
 use super::encode::section::{APPLICATION_PROPERTIES, DATA, MESSAGE_ANNOTATIONS, PROPERTIES};
-use crate::event::{Event, MessageId, Symbol, Timestamp, Value};
+use crate::event::{Event, MessageId, Symbol, SymbolError, Timestamp, Value};
 use crate::partition::{PartitionKey, PartitionKeyError};
 
 /// The annotation that carries the partition key of an event.
@@ -16,10 +19,11 @@ const PARTITION_KEY_ANNOTATION: &[u8] = b"x-opt-partition-key";
 /// The most application properties that a message may have.
 ///
 /// [`Event::with_property`] compares a new name with all before it, so the work grows with the
-/// square of their number: at this many some milliseconds, at the hundred thousand that fit a
-/// message of 1 MiB many seconds, for whoever wants to keep a reader busy.
+/// square of their number, and a message of 1 MiB has room for more than a hundred thousand. Far
+/// more than senders set, and few enough that nobody can keep a reader busy with them.
 const MAX_PROPERTIES: usize = 4096;
 
+const AMQP_SEQUENCE: u8 = 0x76;
 const AMQP_VALUE: u8 = 0x77;
 
 /// The sections in the order in which they may stand: descriptor and symbolic descriptor (AMQP
@@ -31,48 +35,23 @@ const SECTIONS: [(u8, &[u8]); 9] = [
     (PROPERTIES, b"amqp:properties:list"),
     (APPLICATION_PROPERTIES, b"amqp:application-properties:map"),
     (DATA, b"amqp:data:binary"),
-    (0x76, b"amqp:amqp-sequence:list"),
+    (AMQP_SEQUENCE, b"amqp:amqp-sequence:list"),
     (AMQP_VALUE, b"amqp:amqp-value:*"),
     (0x78, b"amqp:footer:map"),
 ];
 
-/// Constructors of the primitive types: what is written, and what only others write (AMQP 1.0,
-/// section 1.6).
-mod code {
-    pub(super) use crate::codec::encode::code::{BINARY_8, BINARY_32, DESCRIBED, SMALL_ULONG};
+const NULL: u8 = 0x40;
+const LIST_0: u8 = 0x45;
 
-    pub(super) const NULL: u8 = 0x40;
-    pub(super) const TRUE: u8 = 0x41;
-    pub(super) const FALSE: u8 = 0x42;
-    pub(super) const UINT_0: u8 = 0x43;
-    pub(super) const ULONG_0: u8 = 0x44;
-    pub(super) const LIST_0: u8 = 0x45;
-    pub(super) const UBYTE: u8 = 0x50;
-    pub(super) const BYTE: u8 = 0x51;
-    pub(super) const SMALL_UINT: u8 = 0x52;
-    pub(super) const SMALL_INT: u8 = 0x54;
-    pub(super) const SMALL_LONG: u8 = 0x55;
-    pub(super) const BOOLEAN: u8 = 0x56;
-    pub(super) const USHORT: u8 = 0x60;
-    pub(super) const SHORT: u8 = 0x61;
-    pub(super) const UINT: u8 = 0x70;
-    pub(super) const INT: u8 = 0x71;
-    pub(super) const FLOAT: u8 = 0x72;
-    pub(super) const CHAR: u8 = 0x73;
-    pub(super) const ULONG: u8 = 0x80;
-    pub(super) const LONG: u8 = 0x81;
-    pub(super) const DOUBLE: u8 = 0x82;
-    pub(super) const TIMESTAMP: u8 = 0x83;
-    pub(super) const UUID: u8 = 0x98;
-    pub(super) const STRING_8: u8 = 0xa1;
-    pub(super) const SYMBOL_8: u8 = 0xa3;
-    pub(super) const STRING_32: u8 = 0xb1;
-    pub(super) const SYMBOL_32: u8 = 0xb3;
-    pub(super) const LIST_8: u8 = 0xc0;
-    pub(super) const MAP_8: u8 = 0xc1;
-    pub(super) const LIST_32: u8 = 0xd0;
-    pub(super) const MAP_32: u8 = 0xd1;
-}
+// The small and the large constructor of what has a length (AMQP 1.0, section 1.6).
+const BINARY: [u8; 2] = [BINARY_8, BINARY_32];
+const STRING: [u8; 2] = [0xa1, 0xb1];
+const SYMBOL: [u8; 2] = [0xa3, 0xb3];
+const LIST: [u8; 2] = [0xc0, 0xd0];
+const MAP: [u8; 2] = [0xc1, 0xd1];
+
+/// Strings and symbols, which not every sender tells apart.
+const TEXT: [u8; 4] = [STRING[0], STRING[1], SYMBOL[0], SYMBOL[1]];
 
 /// Reads one complete AMQP message: the event, and its partition key if it has one.
 ///
@@ -122,7 +101,8 @@ mod code {
 /// ```
 pub fn decode(message: &[u8]) -> Result<(Event, Option<PartitionKey>), DecodeError> {
     let sections = Sections::locate(message)?;
-    let mut event = Event::new(sections.body);
+    let body = sections.body.ok_or(Reason::NoBody.at(message.len()))?;
+    let mut event = Event::new(body.into_owned());
     if let Some(list) = sections.properties {
         event = read_properties(list, event)?;
     }
@@ -177,10 +157,8 @@ enum Reason {
     Utf8,
     #[error("a symbol with a character outside ASCII")]
     NotAscii,
-    #[error("a boolean that is neither 0 nor 1")]
-    Boolean,
-    #[error("a character that is no Unicode scalar value")]
-    Character,
+    #[error("bytes that are no value of their type")]
+    NoValue,
     #[error("the size of a list or map says there is more than its count says")]
     Leftover,
     #[error("a map with a key that has no value")]
@@ -195,130 +173,95 @@ enum Reason {
 
 impl Reason {
     fn at(self, offset: usize) -> DecodeError {
-        DecodeError {
-            offset,
-            reason: self,
-        }
+        let reason = self;
+        DecodeError { offset, reason }
     }
 }
 
 /// The parts of a message, none but the body looked into yet.
+#[derive(Default)]
 struct Sections<'a> {
     annotations: Option<Items<'a>>,
     properties: Option<Items<'a>>,
     application_properties: Option<Items<'a>>,
-    body: Bytes,
+    /// Borrowed while it is a single section, so that none is copied twice.
+    body: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> Sections<'a> {
     fn locate(message: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader {
-            bytes: message,
-            at: 0,
-        };
-        let (mut annotations, mut properties, mut application_properties) = (None, None, None);
-        let mut body = Body::Absent;
-        let mut last = 0;
+        let (bytes, at) = (message, 0);
+        let mut reader = Reader { bytes, at };
+        let (mut sections, mut last) = (Sections::default(), 0);
         while reader.at < message.len() {
             let start = reader.at;
             let section = reader.section()?;
             let again = section == last && section == DATA;
-            let second_body = section == AMQP_VALUE && !matches!(body, Body::Absent);
+            let second_body = section == AMQP_VALUE && last == DATA;
             if (section <= last && !again) || second_body {
                 return Err(Reason::Order.at(start));
             }
             last = section;
             match section {
-                MESSAGE_ANNOTATIONS => annotations = Some(reader.map()?),
-                PROPERTIES => properties = Some(reader.list()?),
-                APPLICATION_PROPERTIES => application_properties = Some(reader.map()?),
-                DATA => body.push(reader.binary()?, message.len() - reader.at),
-                AMQP_VALUE => body.push(reader.text_or_binary()?, 0),
-                0x76 => return Err(Reason::Sequence.at(start)),
+                MESSAGE_ANNOTATIONS => sections.annotations = Some(reader.map()?),
+                PROPERTIES => sections.properties = Some(reader.list()?),
+                APPLICATION_PROPERTIES => sections.application_properties = Some(reader.map()?),
+                DATA => {
+                    let data = reader.sized_of(&BINARY, "a binary")?;
+                    sections.push_data(data, message.len() - reader.at);
+                }
+                AMQP_SEQUENCE => return Err(Reason::Sequence.at(start)),
+                AMQP_VALUE => sections.body = Some(reader.text_or_binary()?.into()),
                 _ => reader.skip()?,
             }
         }
-        Ok(Sections {
-            annotations,
-            properties,
-            application_properties,
-            body: body.into_bytes().ok_or(Reason::NoBody.at(reader.at))?,
-        })
-    }
-}
-
-/// A body as it comes together. A single section is copied when it is certain to be the only one,
-/// so that no section is copied twice.
-enum Body<'a> {
-    Absent,
-    Single(&'a [u8]),
-    Joined(Vec<u8>),
-}
-
-impl<'a> Body<'a> {
-    /// Appends a section. At most `left` bytes of the message come after it.
-    fn push(&mut self, section: &'a [u8], left: usize) {
-        match self {
-            Body::Absent => *self = Body::Single(section),
-            Body::Single(first) => {
-                // Enough for whatever may follow, so it never grows, which would copy again.
-                let mut joined = Vec::with_capacity(first.len() + section.len() + left);
-                joined.extend_from_slice(first);
-                joined.extend_from_slice(section);
-                *self = Body::Joined(joined);
-            }
-            Body::Joined(joined) => joined.extend_from_slice(section),
-        }
+        Ok(sections)
     }
 
-    fn into_bytes(self) -> Option<Bytes> {
-        match self {
-            Body::Absent => None,
-            Body::Single(section) => Some(Bytes::copy_from_slice(section)),
-            Body::Joined(joined) => Some(joined.into()),
+    /// Appends to the body. At most `left` bytes of the message come after this section.
+    fn push_data(&mut self, data: &'a [u8], left: usize) {
+        let Some(body) = &mut self.body else {
+            self.body = Some(data.into());
+            return;
+        };
+        if let Cow::Borrowed(first) = body {
+            // Enough for whatever may follow, so it never grows, which would copy again.
+            let mut joined = Vec::with_capacity(first.len() + data.len() + left);
+            joined.extend_from_slice(first);
+            *body = joined.into();
         }
+        body.to_mut().extend_from_slice(data);
     }
 }
 
 /// The ids and the content type are the fields 0, 5 and 6 (AMQP 1.0, section 3.2.4).
 fn read_properties(list: Items<'_>, mut event: Event) -> Result<Event, DecodeError> {
-    let Items { mut inside, count } = list;
-    for field in 0..count {
-        match field {
-            0 => {
-                if let Some(id) = inside.message_id()? {
-                    event = event.with_message_id(id);
-                }
+    let mut inside = list.inside;
+    for field in 0..list.count {
+        event = match field {
+            0 | 5 | 6 if inside.step_over(NULL) => event,
+            0 => event.with_message_id(inside.message_id()?),
+            5 => event.with_correlation_id(inside.message_id()?),
+            6 => event.with_content_type(symbol(inside.text(&TEXT, "a content type")?)?),
+            _ => {
+                inside.skip()?;
+                event
             }
-            5 => {
-                if let Some(id) = inside.message_id()? {
-                    event = event.with_correlation_id(id);
-                }
-            }
-            6 => {
-                let wanted = "a content type";
-                if let Some((text, at)) = inside.text(wanted)? {
-                    event = event.with_content_type(symbol(text, at)?);
-                }
-            }
-            _ => inside.skip()?,
-        }
+        };
     }
     inside.finish()?;
     Ok(event)
 }
 
 fn read_application_properties(map: Items<'_>, mut event: Event) -> Result<Event, DecodeError> {
-    let (mut inside, pairs) = map.pairs()?;
-    if pairs > MAX_PROPERTIES {
-        return Err(Reason::TooManyProperties(pairs).at(inside.at));
+    let mut inside = map.inside;
+    if map.count > MAX_PROPERTIES {
+        return Err(Reason::TooManyProperties(map.count).at(inside.at));
     }
-    for known in 0..pairs {
+    for known in 0..map.count {
         let start = inside.at;
-        let wanted = "the name of an application property";
-        let name = inside.of(&[code::STRING_8, code::STRING_32], wanted)?;
-        let name = utf8(name, inside.at - name.len())?.to_owned();
-        event = event.with_property(name, inside.value()?);
+        let (name, _) = inside.text(&STRING, "the name of an application property")?;
+        event = event.with_property(name.to_owned(), inside.value()?);
         if event.properties().len() == known {
             return Err(Reason::Duplicate.at(start));
         }
@@ -328,56 +271,44 @@ fn read_application_properties(map: Items<'_>, mut event: Event) -> Result<Event
 }
 
 fn read_partition_key(map: Items<'_>) -> Result<Option<PartitionKey>, DecodeError> {
-    let (mut inside, pairs) = map.pairs()?;
+    let mut inside = map.inside;
     let (mut key, mut seen) = (None, false);
-    for _ in 0..pairs {
+    for _ in 0..map.count {
         let start = inside.at;
-        if !inside.skip_is_text(PARTITION_KEY_ANNOTATION)? {
+        if inside.name()? != PARTITION_KEY_ANNOTATION {
             inside.skip()?;
             continue;
         }
         if std::mem::replace(&mut seen, true) {
             return Err(Reason::Duplicate.at(start));
         }
-        key = match inside.text("a partition key")? {
-            None => None,
-            Some((bytes, at)) => match PartitionKey::new(utf8(bytes, at)?) {
-                Ok(key) => Some(key),
+        if !inside.step_over(NULL) {
+            let (text, at) = inside.text(&TEXT, "a partition key")?;
+            key = match PartitionKey::new(text) {
                 Err(PartitionKeyError::Empty) => None,
-                Err(too_long) => return Err(Reason::PartitionKey(too_long).at(at)),
-            },
-        };
+                read => Some(read.map_err(|refused| Reason::PartitionKey(refused).at(at))?),
+            };
+        }
     }
     inside.finish()?;
     Ok(key)
 }
 
-fn utf8(bytes: &[u8], at: usize) -> Result<&str, DecodeError> {
-    std::str::from_utf8(bytes).map_err(|error| Reason::Utf8.at(at + error.valid_up_to()))
+fn symbol((text, at): (&str, usize)) -> Result<Symbol, DecodeError> {
+    Symbol::new(text.to_owned())
+        .map_err(|SymbolError::NotAscii { position, .. }| Reason::NotAscii.at(at + position))
 }
 
-fn symbol(bytes: &[u8], at: usize) -> Result<Symbol, DecodeError> {
-    match bytes.iter().position(|byte| !byte.is_ascii()) {
-        Some(position) => Err(Reason::NotAscii.at(at + position)),
-        None => Symbol::new(utf8(bytes, at)?.to_owned()).map_err(|_| Reason::NotAscii.at(at)),
-    }
+fn unexpected<T>(found: u8, at: usize, wanted: &'static str) -> Result<T, DecodeError> {
+    Err(Reason::Constructor { found, wanted }.at(at))
 }
 
 /// The inside of a list or a map.
 struct Items<'a> {
     /// Ends where the list or map ends.
     inside: Reader<'a>,
+    /// How many values a list has, or how many pairs a map.
     count: usize,
-}
-
-impl<'a> Items<'a> {
-    /// The items as pairs, of which there are half as many (AMQP 1.0, section 1.6.23).
-    fn pairs(self) -> Result<(Reader<'a>, usize), DecodeError> {
-        if self.count % 2 == 1 {
-            return Err(Reason::OddCount.at(self.inside.at));
-        }
-        Ok((self.inside, self.count / 2))
-    }
 }
 
 struct Reader<'a> {
@@ -390,16 +321,15 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
-        let truncated = Reason::Truncated.at(self.at);
         let rest = &self.bytes[self.at..];
-        let taken = rest.get(..len).ok_or(truncated)?;
+        let taken = rest.get(..len).ok_or(Reason::Truncated.at(self.at))?;
         self.at += len;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let truncated = Reason::Truncated.at(self.at);
-        let array = *self.bytes[self.at..].first_chunk().ok_or(truncated)?;
+        let first = self.bytes[self.at..].first_chunk();
+        let array = *first.ok_or(Reason::Truncated.at(self.at))?;
         self.at += N;
         Ok(array)
     }
@@ -422,98 +352,105 @@ impl<'a> Reader<'a> {
         self.take(width)
     }
 
-    /// The bytes of a value of variable width that has one of these constructors.
-    fn of(&mut self, accepted: &[u8], wanted: &'static str) -> Result<&'a [u8], DecodeError> {
+    /// What is inside of a value that has a length and one of these constructors.
+    fn sized_of(&mut self, of: &[u8], wanted: &'static str) -> Result<&'a [u8], DecodeError> {
         let start = self.at;
         match self.byte()? {
-            found if accepted.contains(&found) => self.sized(found),
-            found => Err(Reason::Constructor { found, wanted }.at(start)),
+            found if of.contains(&found) => self.sized(found),
+            found => unexpected(found, start, wanted),
         }
     }
 
-    fn binary(&mut self) -> Result<&'a [u8], DecodeError> {
-        self.of(&[code::BINARY_8, code::BINARY_32], "a binary")
+    /// A text after its constructor, and where it begins.
+    fn utf8(&mut self, constructor: u8) -> Result<(&'a str, usize), DecodeError> {
+        let bytes = self.sized(constructor)?;
+        let at = self.at - bytes.len();
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok((text, at)),
+            Err(error) => Err(Reason::Utf8.at(at + error.valid_up_to())),
+        }
+    }
+
+    /// A text that has one of these constructors, and where it begins.
+    fn text(&mut self, of: &[u8], wanted: &'static str) -> Result<(&'a str, usize), DecodeError> {
+        let start = self.at;
+        match self.byte()? {
+            found if of.contains(&found) => self.utf8(found),
+            found => unexpected(found, start, wanted),
+        }
     }
 
     fn text_or_binary(&mut self) -> Result<&'a [u8], DecodeError> {
-        let strings = [code::STRING_8, code::STRING_32];
-        let start = self.at;
-        let accepted = [strings[0], strings[1], code::BINARY_8, code::BINARY_32];
-        let bytes = self.of(&accepted, "a string or a binary as body")?;
-        if strings.contains(&self.bytes[start]) {
-            utf8(bytes, self.at - bytes.len())?;
+        let wanted = "a string or a binary as body";
+        match self.bytes.get(self.at) {
+            Some(next) if BINARY.contains(next) => self.sized_of(&BINARY, wanted),
+            _ => self.text(&STRING, wanted).map(|(text, _)| text.as_bytes()),
         }
-        Ok(bytes)
     }
 
-    /// A symbol or a string, which not every sender tells apart, and where its bytes begin.
-    fn text(&mut self, wanted: &'static str) -> Result<Option<(&'a [u8], usize)>, DecodeError> {
-        if self.bytes.get(self.at) == Some(&code::NULL) {
-            self.at += 1;
-            return Ok(None);
+    /// The name of an annotation; nothing for one that has a number (AMQP 1.0, section 3.2.10).
+    fn name(&mut self) -> Result<&'a [u8], DecodeError> {
+        match self.bytes.get(self.at) {
+            Some(next) if TEXT.contains(next) => self.sized_of(&TEXT, "a name"),
+            _ => self.skip().map(|()| &[][..]),
         }
-        let bytes = self.of(&TEXT, wanted)?;
-        Ok(Some((bytes, self.at - bytes.len())))
     }
 
-    /// Steps over a value, and says whether it was this text.
-    fn skip_is_text(&mut self, text: &[u8]) -> Result<bool, DecodeError> {
-        if self
-            .bytes
-            .get(self.at)
-            .is_some_and(|next| TEXT.contains(next))
-        {
-            return self.of(&TEXT, "a name").map(|bytes| bytes == text);
-        }
-        self.skip().map(|()| false)
+    /// Steps over this byte if it is the next one.
+    fn step_over(&mut self, byte: u8) -> bool {
+        let is_next = self.bytes.get(self.at) == Some(&byte);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     /// The descriptor of a section, as a number or as a symbol.
     fn section(&mut self) -> Result<u8, DecodeError> {
         let start = self.at;
         let found = self.byte()?;
-        if found != code::DESCRIBED {
-            let wanted = "a section";
-            return Err(Reason::Constructor { found, wanted }.at(start));
+        if found != DESCRIBED {
+            return unexpected(found, start, "a section");
         }
         let start = self.at;
-        let known = match self.byte()? {
-            code::SMALL_ULONG => section_of(u64::from(self.byte()?)),
-            code::ULONG => section_of(u64::from_be_bytes(self.array()?)),
-            constructor @ (code::SYMBOL_8 | code::SYMBOL_32) => {
+        let number = match self.byte()? {
+            SMALL_ULONG => u64::from(self.byte()?),
+            0x80 => u64::from_be_bytes(self.array()?),
+            constructor if SYMBOL.contains(&constructor) => {
                 let name = self.sized(constructor)?;
-                SECTIONS.iter().find(|section| section.1 == name)
+                let known = SECTIONS.iter().find(|section| section.1 == name);
+                known.map_or(0, |section| section.0.into())
             }
-            _ => None,
+            _ => 0,
         };
+        let mut known = SECTIONS.iter().map(|section| section.0);
         known
-            .map(|section| section.0)
+            .find(|section| u64::from(*section) == number)
             .ok_or(Reason::UnknownSection.at(start))
     }
 
     fn list(&mut self) -> Result<Items<'a>, DecodeError> {
-        if self.bytes.get(self.at) == Some(&code::LIST_0) {
-            self.at += 1;
-            let inside = Reader {
-                bytes: &self.bytes[..self.at],
-                at: self.at,
-            };
+        if self.step_over(LIST_0) {
+            let (bytes, at) = (&self.bytes[..self.at], self.at);
+            let inside = Reader { bytes, at };
             return Ok(Items { inside, count: 0 });
         }
-        self.compound([code::LIST_8, code::LIST_32], "a list")
+        self.compound(&LIST, "a list")
     }
 
     fn map(&mut self) -> Result<Items<'a>, DecodeError> {
-        self.compound([code::MAP_8, code::MAP_32], "a map")
+        let mut items = self.compound(&MAP, "a map")?;
+        // A map counts its keys and its values (AMQP 1.0, section 1.6.23).
+        if items.count % 2 == 1 {
+            return Err(Reason::OddCount.at(items.inside.at));
+        }
+        items.count /= 2;
+        Ok(items)
     }
 
-    fn compound(&mut self, of: [u8; 2], wanted: &'static str) -> Result<Items<'a>, DecodeError> {
+    fn compound(&mut self, of: &[u8], wanted: &'static str) -> Result<Items<'a>, DecodeError> {
         let start = self.at;
-        let size = self.of(&of, wanted)?.len();
-        let mut inside = Reader {
-            bytes: &self.bytes[..self.at],
-            at: self.at - size,
-        };
+        let size = self.sized_of(of, wanted)?.len();
+        let (bytes, at) = (&self.bytes[..self.at], self.at - size);
+        let mut inside = Reader { bytes, at };
         // The count is within the size, and as wide.
         let count = inside.width(self.bytes[start])?;
         Ok(Items { inside, count })
@@ -536,102 +473,70 @@ impl<'a> Reader<'a> {
             values -= 1;
             match found >> 4 {
                 // Two values, its descriptor and itself. Each costs a byte, so this ends.
-                _ if found == code::DESCRIBED => values += 2,
+                _ if found == DESCRIBED => values += 2,
                 0x4 => {}
                 fixed @ 0x5..=0x9 => drop(self.take(1 << (fixed - 5))?),
                 0xa.. => drop(self.sized(found)?),
-                _ => {
-                    let wanted = "a value";
-                    return Err(Reason::Constructor { found, wanted }.at(start));
-                }
+                _ => return unexpected(found, start, "a value"),
             }
         }
         Ok(())
     }
 
-    fn message_id(&mut self) -> Result<Option<MessageId>, DecodeError> {
+    fn message_id(&mut self) -> Result<MessageId, DecodeError> {
         let start = self.at;
         match self.value()? {
-            Value::Null => Ok(None),
-            Value::String(text) => Ok(Some(MessageId::String(text))),
-            Value::U64(number) => Ok(Some(MessageId::U64(number))),
-            Value::Uuid(uuid) => Ok(Some(MessageId::Uuid(uuid))),
-            Value::Binary(bytes) => Ok(Some(MessageId::Binary(bytes))),
-            _ => {
-                let (found, wanted) = (self.bytes[start], "an id");
-                Err(Reason::Constructor { found, wanted }.at(start))
-            }
+            Value::String(text) => Ok(MessageId::String(text)),
+            Value::U64(number) => Ok(MessageId::U64(number)),
+            Value::Uuid(uuid) => Ok(MessageId::Uuid(uuid)),
+            Value::Binary(bytes) => Ok(MessageId::Binary(bytes)),
+            _ => unexpected(self.bytes[start], start, "an id"),
         }
     }
 
-    /// A value of a simple type, without the descriptors that it may have.
+    /// A value of a simple type, without the descriptors that it may have: the table of AMQP 1.0,
+    /// section 1.6, but for the decimal numbers.
     fn value(&mut self) -> Result<Value, DecodeError> {
-        while self.bytes.get(self.at) == Some(&code::DESCRIBED) {
-            self.at += 1;
+        while self.step_over(DESCRIBED) {
             self.skip()?;
         }
         let start = self.at;
         let found = self.byte()?;
         Ok(match found {
-            code::NULL => Value::Null,
-            code::TRUE => Value::Bool(true),
-            code::FALSE => Value::Bool(false),
-            code::BOOLEAN => match self.byte()? {
-                byte @ 0..=1 => Value::Bool(byte == 1),
-                _ => return Err(Reason::Boolean.at(start + 1)),
+            NULL => Value::Null,
+            0x41 => Value::Bool(true),
+            0x42 => Value::Bool(false),
+            0x56 => match self.byte()? {
+                bit @ 0..=1 => Value::Bool(bit == 1),
+                _ => return Err(Reason::NoValue.at(start + 1)),
             },
-            code::UBYTE => Value::U8(self.byte()?),
-            code::USHORT => Value::U16(u16::from_be_bytes(self.array()?)),
-            code::UINT_0 => Value::U32(0),
-            code::SMALL_UINT => Value::U32(self.byte()?.into()),
-            code::UINT => Value::U32(u32::from_be_bytes(self.array()?)),
-            code::ULONG_0 => Value::U64(0),
-            code::SMALL_ULONG => Value::U64(self.byte()?.into()),
-            code::ULONG => Value::U64(u64::from_be_bytes(self.array()?)),
-            code::BYTE => Value::I8(i8::from_be_bytes(self.array()?)),
-            code::SHORT => Value::I16(i16::from_be_bytes(self.array()?)),
-            code::SMALL_INT => Value::I32(i8::from_be_bytes(self.array()?).into()),
-            code::INT => Value::I32(i32::from_be_bytes(self.array()?)),
-            code::SMALL_LONG => Value::I64(i8::from_be_bytes(self.array()?).into()),
-            code::LONG => Value::I64(i64::from_be_bytes(self.array()?)),
-            code::FLOAT => Value::F32(f32::from_be_bytes(self.array()?)),
-            code::DOUBLE => Value::F64(f64::from_be_bytes(self.array()?)),
-            code::CHAR => char::from_u32(u32::from_be_bytes(self.array()?))
+            0x50 => Value::U8(self.byte()?),
+            0x60 => Value::U16(u16::from_be_bytes(self.array()?)),
+            0x43 => Value::U32(0),
+            0x52 => Value::U32(self.byte()?.into()),
+            0x70 => Value::U32(u32::from_be_bytes(self.array()?)),
+            0x44 => Value::U64(0),
+            0x53 => Value::U64(self.byte()?.into()),
+            0x80 => Value::U64(u64::from_be_bytes(self.array()?)),
+            0x51 => Value::I8(i8::from_be_bytes(self.array()?)),
+            0x61 => Value::I16(i16::from_be_bytes(self.array()?)),
+            0x54 => Value::I32(i8::from_be_bytes(self.array()?).into()),
+            0x71 => Value::I32(i32::from_be_bytes(self.array()?)),
+            0x55 => Value::I64(i8::from_be_bytes(self.array()?).into()),
+            0x81 => Value::I64(i64::from_be_bytes(self.array()?)),
+            0x72 => Value::F32(f32::from_be_bytes(self.array()?)),
+            0x82 => Value::F64(f64::from_be_bytes(self.array()?)),
+            0x73 => char::from_u32(u32::from_be_bytes(self.array()?))
                 .map(Value::Char)
-                .ok_or(Reason::Character.at(start + 1))?,
-            code::TIMESTAMP => Timestamp::from_millis(i64::from_be_bytes(self.array()?)).into(),
-            code::UUID => Value::Uuid(self.array()?),
-            code::BINARY_8 | code::BINARY_32 => {
-                Value::Binary(Bytes::copy_from_slice(self.sized(found)?))
-            }
-            code::STRING_8 | code::STRING_32 => {
-                let bytes = self.sized(found)?;
-                utf8(bytes, self.at - bytes.len())?.into()
-            }
-            code::SYMBOL_8 | code::SYMBOL_32 => {
-                let bytes = self.sized(found)?;
-                symbol(bytes, self.at - bytes.len())?.into()
-            }
-            _ => {
-                let wanted = "a simple value";
-                return Err(Reason::Constructor { found, wanted }.at(start));
-            }
+                .ok_or(Reason::NoValue.at(start + 1))?,
+            0x83 => Timestamp::from_millis(i64::from_be_bytes(self.array()?)).into(),
+            0x98 => Value::Uuid(self.array()?),
+            BINARY_8 | BINARY_32 => Value::Binary(Bytes::copy_from_slice(self.sized(found)?)),
+            _ if STRING.contains(&found) => self.utf8(found)?.0.into(),
+            _ if SYMBOL.contains(&found) => symbol(self.utf8(found)?)?.into(),
+            _ => return unexpected(found, start, "a simple value"),
         })
     }
-}
-
-/// The constructors of strings and symbols.
-const TEXT: [u8; 4] = [
-    code::STRING_8,
-    code::STRING_32,
-    code::SYMBOL_8,
-    code::SYMBOL_32,
-];
-
-fn section_of(descriptor: u64) -> Option<&'static (u8, &'static [u8])> {
-    SECTIONS
-        .iter()
-        .find(|section| u64::from(section.0) == descriptor)
 }
 
 #[cfg(test)]
@@ -734,8 +639,8 @@ mod tests {
             let expected = Reason::Constructor { found, wanted }.at(15);
             assert_eq!(at(&[&[found][..], &[0; 16]].concat()), expected);
         }
-        assert_eq!(at(b"\x56\x02"), Reason::Boolean.at(16));
-        assert_eq!(at(b"\x73\0\0\xd8\0"), Reason::Character.at(16));
+        assert_eq!(at(b"\x56\x02"), Reason::NoValue.at(16));
+        assert_eq!(at(b"\x73\0\0\xd8\0"), Reason::NoValue.at(16));
         assert_eq!(at(b"\xa1\x02a\xff"), Reason::Utf8.at(18));
         assert_eq!(at(b"\xa3\x03a\xc3\xa9"), Reason::NotAscii.at(18));
         assert_eq!(at(b"\xb0\xff\xff\xff\xff"), Reason::Truncated.at(20));

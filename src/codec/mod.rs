@@ -28,8 +28,8 @@
 
 mod decode;
 mod encode;
-pub use decode::{DecodeError, decode};
 mod payload;
 
+pub use decode::{DecodeError, decode};
 pub use encode::{encode, encoded_len};
 pub use payload::{BATCH_MESSAGE_FORMAT, Payload, Sections, section_len};

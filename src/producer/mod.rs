@@ -4,6 +4,7 @@ mod builder;
 mod engine;
 mod enqueue;
 mod error;
+mod partition_sender;
 mod router;
 
 pub use builder::ProducerBuilder;
@@ -11,6 +12,7 @@ pub use error::{
     BuildError, CloseError, CloseReport, EnqueueAllError, EnqueueError, EnqueueRefusal, FlushError,
     FlushReport,
 };
+pub use partition_sender::PartitionSender;
 
 use crate::event::Event;
 use crate::lane::Patience;
@@ -275,6 +277,13 @@ impl Producer {
         self.engine()
             .topology()
             .map_or(&[], |topology| topology.router.ids())
+    }
+
+    /// A handle on one partition; `None` if the hub has no such partition, or is not connected.
+    pub fn partition(&self, id: impl Into<PartitionId>) -> Option<PartitionSender> {
+        let id = id.into();
+        self.engine().topology()?.router.index_of(&id)?;
+        Some(PartitionSender::new(self.clone(), id))
     }
 
     /// A reading of everything that is counted.
