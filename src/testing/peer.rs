@@ -273,6 +273,16 @@ impl ScriptedPeer {
             .collect()
     }
 
+    /// Forgets all transfers and what was stored.
+    pub fn forget(&self) {
+        self.with(|state| {
+            for lane in state.lanes.values_mut() {
+                lane.transfers = Vec::new();
+                lane.stored = Vec::new();
+            }
+        });
+    }
+
     /// True once the producer has closed its transport.
     pub fn is_closed(&self) -> bool {
         self.with(|state| state.closed)
