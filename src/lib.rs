@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "amqp")]
+pub mod amqp;
 pub mod codec;
 mod condition;
 #[cfg(feature = "amqp")]

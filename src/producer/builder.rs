@@ -33,6 +33,34 @@ impl ProducerBuilder {
         }
     }
 
+    /// A builder for the event hub that a connection string names, or for `event_hub`, over
+    /// AMQP with the default options; [`AmqpTransport`](crate::amqp::AmqpTransport) takes others.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectionStringError`](crate::ConnectionStringError) if the text is no connection
+    /// string, or names no hub or two different ones.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use hublane::ProducerBuilder;
+    ///
+    /// let text = std::env::var("EVENT_HUB")?;
+    /// let producer = ProducerBuilder::from_connection_string(&text, None)?.build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "amqp")]
+    pub fn from_connection_string(
+        connection_string: &str,
+        event_hub: Option<&str>,
+    ) -> Result<ProducerBuilder, crate::ConnectionStringError> {
+        let target = crate::ConnectionString::parse(connection_string)?;
+        let options = crate::amqp::AmqpOptions::default();
+        let transport = crate::amqp::AmqpTransport::new(target, event_hub, options)?;
+        Ok(ProducerBuilder::new(transport))
+    }
+
     /// The longest that an event waits for others to share its batch. Default 1 s.
     pub fn max_wait_time(mut self, wait: Duration) -> ProducerBuilder {
         self.settings.max_wait_time = wait;
