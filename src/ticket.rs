@@ -30,6 +30,7 @@ struct Block {
     waiting: AtomicU32,
     /// Why slots failed, for the few that do; also what waiters park on.
     causes: Monitor<HashMap<u32, Arc<FailureCause>>>,
+    process: u32,
 }
 
 impl Block {
@@ -38,6 +39,7 @@ impl Block {
             slots: std::array::from_fn(|_| AtomicU8::new(PENDING)),
             waiting: AtomicU32::new(0),
             causes: Monitor::new(HashMap::new()),
+            process: std::process::id(),
         })
     }
 
@@ -123,6 +125,9 @@ pub enum TicketError {
     /// The caller is an engine thread, which the outcome may depend on.
     #[error("an engine thread must not wait for an outcome")]
     WouldDeadlock,
+    /// The process was forked; the outcome will be known to the parent alone.
+    #[error("the producer belongs to the parent of this forked process")]
+    Forked,
 }
 
 impl Ticket {
@@ -131,8 +136,8 @@ impl Ticket {
         self.block.read(self.index)
     }
 
-    /// Waits for the outcome; an accepted event always gets one, its delivery deadline at the
-    /// latest.
+    /// Waits for the outcome. An accepted event always gets one: at the latest when its
+    /// delivery time-out has passed and the handler has returned for the batches before it.
     ///
     /// # Errors
     ///
@@ -157,6 +162,9 @@ impl Ticket {
         }
         if crate::engine_thread::is_current() {
             return Err(TicketError::WouldDeadlock);
+        }
+        if std::process::id() != self.block.process {
+            return Err(TicketError::Forked);
         }
         self.block.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -46,6 +46,10 @@ impl Producer {
         &self.handle.engine
     }
 
+    fn until(&self, timeout: Duration) -> Patience {
+        enqueue::until(self.engine().clock.now(), timeout)
+    }
+
     /// Accepts `event` for any partition; waits while all are full.
     ///
     /// # Errors
@@ -78,9 +82,8 @@ impl Producer {
         event: impl Into<Event>,
         timeout: Duration,
     ) -> Result<(), EnqueueError> {
-        let patience = enqueue::until(self.engine().clock.now(), timeout);
         self.engine()
-            .enqueue(event.into(), target, patience, false)
+            .enqueue(event.into(), target, self.until(timeout), false)
             .map(drop)
     }
 
@@ -138,6 +141,20 @@ impl Producer {
         self.tracked(target, event.into(), Patience::Until(None))
     }
 
+    /// As [`enqueue_tracked`](Producer::enqueue_tracked), but waits for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`EnqueueError`] gives the event back and says why.
+    pub fn enqueue_tracked_timeout(
+        &self,
+        target: &Target,
+        event: impl Into<Event>,
+        timeout: Duration,
+    ) -> Result<Ticket, EnqueueError> {
+        self.tracked(target, event.into(), self.until(timeout))
+    }
+
     /// As [`try_enqueue_to`](Producer::try_enqueue_to), with a ticket on the event's outcome.
     ///
     /// # Errors
@@ -173,6 +190,21 @@ impl Producer {
     pub fn enqueue_all(&self, target: &Target, events: Vec<Event>) -> Result<(), EnqueueAllError> {
         self.engine()
             .enqueue_all(events, target, Patience::Until(None))
+    }
+
+    /// As [`enqueue_all`](Producer::enqueue_all), but waits for at most `timeout` in all.
+    ///
+    /// # Errors
+    ///
+    /// [`EnqueueAllError`] says how many were accepted and gives the others back.
+    pub fn enqueue_all_timeout(
+        &self,
+        target: &Target,
+        events: Vec<Event>,
+        timeout: Duration,
+    ) -> Result<(), EnqueueAllError> {
+        self.engine()
+            .enqueue_all(events, target, self.until(timeout))
     }
 
     /// Accepts the events of an iterator one by one, and never holds one that is not accepted
@@ -229,6 +261,20 @@ impl Producer {
     /// [`FlushError::UnknownPartition`], and whatever `flush` refuses.
     pub fn flush_partition(&self, partition: &PartitionId) -> Result<FlushReport, FlushError> {
         self.engine().flush(Some(partition), None)
+    }
+
+    /// As [`flush_partition`](Producer::flush_partition), but waits for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError::TimedOut`], and whatever `flush_partition` refuses.
+    pub fn flush_partition_timeout(
+        &self,
+        partition: &PartitionId,
+        timeout: Duration,
+    ) -> Result<FlushReport, FlushError> {
+        let deadline = self.engine().clock.now().checked_add(timeout);
+        self.engine().flush(Some(partition), deadline)
     }
 
     /// Closes the producer for all clones, and drains: returns when everything that was
@@ -368,6 +414,24 @@ impl Enqueuer {
         self.send(target, event.into(), Patience::Until(None))
     }
 
+    /// As [`enqueue_to`](Enqueuer::enqueue_to), but waits for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`EnqueueError`] gives the event back and says why.
+    pub fn enqueue_timeout(
+        &self,
+        target: &Target,
+        event: impl Into<Event>,
+        timeout: Duration,
+    ) -> Result<(), EnqueueError> {
+        let patience = match self.engine.upgrade() {
+            Some(engine) => enqueue::until(engine.clock.now(), timeout),
+            None => Patience::Try,
+        };
+        self.send(target, event.into(), patience)
+    }
+
     /// As [`Producer::flush`]; on an engine thread [`FlushError::WouldDeadlock`] at once.
     ///
     /// # Errors
@@ -388,6 +452,30 @@ impl Enqueuer {
     pub fn close(&self) -> Result<CloseReport, CloseError> {
         match self.engine.upgrade() {
             Some(engine) => engine.close(Ending::Drain),
+            None => Ok(CloseReport::default()),
+        }
+    }
+
+    /// As [`Producer::flush_timeout`]; on an engine thread [`FlushError::WouldDeadlock`] at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Producer::flush_timeout`].
+    pub fn flush_timeout(&self, timeout: Duration) -> Result<FlushReport, FlushError> {
+        match self.engine.upgrade() {
+            Some(engine) => engine.flush(None, engine.clock.now().checked_add(timeout)),
+            None => Ok(FlushReport::default()),
+        }
+    }
+
+    /// As [`Producer::close_timeout`]; on an engine thread [`CloseError::WouldDeadlock`] at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Producer::close_timeout`].
+    pub fn close_timeout(&self, timeout: Duration) -> Result<CloseReport, CloseError> {
+        match self.engine.upgrade() {
+            Some(engine) => engine.close(Ending::ReturnAfter(timeout)),
             None => Ok(CloseReport::default()),
         }
     }

@@ -103,4 +103,13 @@ impl PartitionSender {
     pub fn flush(&self) -> Result<FlushReport, FlushError> {
         self.producer.flush_partition(&self.id)
     }
+
+    /// As [`Producer::flush_partition_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Producer::flush_timeout`].
+    pub fn flush_timeout(&self, timeout: Duration) -> Result<FlushReport, FlushError> {
+        self.producer.flush_partition_timeout(&self.id, timeout)
+    }
 }
