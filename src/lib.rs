@@ -8,6 +8,7 @@ pub mod codec;
 mod condition;
 #[cfg(feature = "amqp")]
 mod connection_string;
+mod contain;
 mod core;
 mod engine_thread;
 mod event;

@@ -1,5 +1,6 @@
 //! The way of an outcome: permits, tickets, then the application.
 
+use crate::contain::contain;
 use crate::core::Entry;
 use crate::event::Event;
 use crate::lane::{Lane, Permits};
@@ -9,7 +10,6 @@ use crate::report::{Counts, DeliveryReport, Outcome, ReportedEvent};
 use crate::stats::{EngineStats, LaneStats};
 use crate::sync::{Arc, Mutex};
 use crate::ticket::TicketSlot;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The application's delivery handler.
 pub(crate) type Handler = dyn Fn(DeliveryReport, &Enqueuer) + Send + Sync;
@@ -26,7 +26,14 @@ pub(crate) struct Returns {
 #[derive(Debug, Default)]
 struct ReturnsState {
     closers: usize,
-    events: Vec<(PartitionId, Vec<Event>)>,
+    events: Vec<(PartitionId, Vec<Run>)>,
+}
+
+/// Neighbours of one lane, and how many events it had accepted before them.
+#[derive(Debug)]
+struct Run {
+    first: u64,
+    events: Vec<Event>,
 }
 
 impl Returns {
@@ -35,31 +42,50 @@ impl Returns {
         self.state.lock().closers += 1;
     }
 
-    /// A closer ends and takes what has come back.
+    /// A closer ends and takes what has come back, each partition's events in the order of
+    /// their acceptance: a batch that a peer gives back late stands before those behind it.
     pub(crate) fn finish(&self) -> Vec<(PartitionId, Vec<Event>)> {
-        let mut state = self.state.lock();
-        state.closers = state.closers.saturating_sub(1);
-        std::mem::take(&mut state.events)
+        let returned = {
+            let mut state = self.state.lock();
+            state.closers = state.closers.saturating_sub(1);
+            std::mem::take(&mut state.events)
+        };
+        let in_order = |mut runs: Vec<Run>| {
+            runs.sort_by_key(|run| run.first);
+            runs.into_iter().flat_map(|run| run.events).collect()
+        };
+        returned
+            .into_iter()
+            .map(|(partition, runs)| (partition, in_order(runs)))
+            .collect()
     }
 
-    fn offer(&self, partition: &PartitionId, entries: Entries) -> Result<(), Entries> {
+    fn offer(&self, partition: &PartitionId, batch: Finished) -> Result<(), Finished> {
         let mut state = self.state.lock();
         if state.closers == 0 {
-            return Err(entries);
+            return Err(batch);
         }
-        let events = entries.into_iter().map(|entry| entry.event);
+        let run = Run {
+            first: batch.first,
+            events: batch.entries.into_iter().map(|e| e.event).collect(),
+        };
         match state.events.iter_mut().find(|(id, _)| id == partition) {
-            Some((_, known)) => known.extend(events),
-            None => {
-                let events = events.collect();
-                state.events.push((partition.clone(), events));
-            }
+            Some((_, known)) => known.push(run),
+            None => state.events.push((partition.clone(), vec![run])),
         }
         Ok(())
     }
 }
 
-type Entries = Vec<Entry<Option<TicketSlot>>>;
+/// Neighbours of one lane that have their outcome.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// How many events the lane had accepted before them.
+    pub(crate) first: u64,
+    pub(crate) entries: Vec<Entry<Option<TicketSlot>>>,
+    /// How often they were transferred.
+    pub(crate) attempts: u32,
+}
 
 /// One lane's reporter, on its worker.
 pub(crate) struct Reporter {
@@ -90,61 +116,55 @@ impl Reporter {
 
     /// Makes an outcome known. The permits go first, so that the handler finds room for the
     /// events that it may enqueue, even in a lane bounded to one.
-    pub(crate) fn report(
-        &mut self,
-        lane: &Lane,
-        outcome: Outcome,
-        mut entries: Entries,
-        attempts: u32,
-    ) {
-        let events = entries.len() as u64;
-        let bytes = entries.iter().map(|e| u64::from(e.encoded_len)).sum();
+    pub(crate) fn report(&mut self, lane: &Lane, outcome: Outcome, mut batch: Finished) {
+        let events = batch.entries.len() as u64;
+        let bytes = batch.entries.iter().map(|e| u64::from(e.encoded_len)).sum();
         self.counts.add(&outcome, events);
         // Before anyone is told: whoever was told finds it counted.
         self.stats.publish_outcomes(self.counts);
-        for entry in &mut entries {
+        for entry in &mut batch.entries {
             if let Some(ticket) = entry.tag.take() {
                 ticket.resolve(&outcome);
             }
         }
         lane.release(Permits { events, bytes });
         if outcome == Outcome::Returned {
-            match self.returns.offer(lane.partition(), entries) {
+            match self.returns.offer(lane.partition(), batch) {
                 Ok(()) => return,
-                Err(unclaimed) => entries = unclaimed,
+                Err(unclaimed) => batch = unclaimed,
             }
         }
-        self.call_handler(lane.partition(), outcome, entries, attempts);
+        self.call_handler(lane.partition(), outcome, batch);
     }
 
-    fn call_handler(
-        &mut self,
-        partition: &PartitionId,
-        outcome: Outcome,
-        entries: Entries,
-        attempts: u32,
-    ) {
+    fn call_handler(&mut self, partition: &PartitionId, outcome: Outcome, batch: Finished) {
         let Some(handler) = &self.handler else {
-            log_unhandled(partition, &outcome, entries.len());
+            contain(|| log_unhandled(partition, &outcome, batch.entries.len()));
+            // An event's context is the application's, and so is its destructor. One by one:
+            // two that panic in one unwind would end the process.
+            for entry in batch.entries {
+                contain(|| drop(entry));
+            }
             return;
         };
         let report = DeliveryReport {
             partition: partition.clone(),
             outcome,
-            events: entries
+            events: batch
+                .entries
                 .into_iter()
                 .map(|entry| ReportedEvent {
                     event: entry.event,
                     key: entry.key,
                 })
                 .collect(),
-            attempts,
+            attempts: batch.attempts,
         };
-        // Unwind safety: nothing of ours is borrowed mutably by the handler, and what its
-        // panic leaves of its own state is its own affair.
-        if catch_unwind(AssertUnwindSafe(|| handler(report, &self.enqueuer))).is_err() {
+        if !contain(|| handler(report, &self.enqueuer)) {
             self.handler_panics += 1;
-            tracing::error!(%partition, "delivery handler panicked; the outcome stands");
+            contain(|| {
+                tracing::error!(%partition, "delivery handler panicked; the outcome stands");
+            });
         }
     }
 

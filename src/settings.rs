@@ -105,14 +105,27 @@ impl Settings {
             ("max_batch_bytes", batch_bytes),
             ("max_buffered_bytes", self.max_buffered_bytes),
         )?;
-        not_above(
-            ("max_wait_time", self.max_wait_time),
-            ("delivery_timeout", self.delivery_timeout),
-        )?;
+        // At that age it is sent, and at this one given up: a lone event must reach the first.
+        if self.max_wait_time >= self.delivery_timeout {
+            return Err(SettingsError::OutOfRange {
+                setting: "max_wait_time",
+                value: format!("{:?}", self.max_wait_time),
+                allowed: format!("less than delivery_timeout, {:?}", self.delivery_timeout),
+            });
+        }
         not_above(
             ("retry.delay", self.retry.delay),
             ("retry.max_delay", self.retry.max_delay),
-        )
+        )?;
+        // No system takes one in a thread's name, and the standard library panics.
+        if self.thread_name.contains('\0') {
+            return Err(SettingsError::OutOfRange {
+                setting: "thread_name",
+                value: format!("{:?}", self.thread_name),
+                allowed: "without NUL".to_owned(),
+            });
+        }
+        Ok(())
     }
 
     pub(crate) fn limits(&self) -> Limits {

@@ -3,18 +3,18 @@
 //! One pass: news of the link, orders to close, drain, submit, report, doze. Everything that
 //! decides stands in [`LaneCore`]; this only moves things in and out of it.
 
+use crate::contain::contain;
 use crate::core::{Entry, FlushId, LaneCore, Limits, Report};
 use crate::event::Event;
 use crate::lane::{Accepted, Chunk, FlushWaiters, Inbox, Lane, Message, Permits, Rare};
 use crate::partition::PartitionKey;
 use crate::report::{FailureCause, Outcome};
-use crate::reporter::Reporter;
+use crate::reporter::{Finished, Reporter};
 use crate::stats::EngineStats;
 use crate::sync::{Arc, Clock, Instant, Mutex, atomic::AtomicBool, atomic::Ordering};
 use crate::ticket::TicketSlot;
 use crate::transport::{Link, LinkInbox, Transport};
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a closer asks of a lane; it stands beside the word's `closed` bit.
 #[derive(Debug, Default)]
@@ -68,12 +68,10 @@ pub(crate) struct WorkerParts {
 pub(crate) fn run(parts: WorkerParts) {
     crate::engine_thread::mark();
     let mut worker = Worker::new(parts);
-    if catch_unwind(AssertUnwindSafe(|| worker.live())).is_err() {
-        // A second panic leaves accepted events without an outcome, which only a fault in this
-        // very file can do; even then nobody hangs.
-        if catch_unwind(AssertUnwindSafe(|| worker.die())).is_err() {
-            tracing::error!("a lane could not be wound up after its worker's panic");
-        }
+    // A second panic leaves accepted events without an outcome, which only a fault in this very
+    // file can do; even then nobody hangs.
+    if !contain(|| worker.live()) && !contain(|| worker.die()) {
+        contain(|| tracing::error!("a lane could not be wound up after its worker's panic"));
     }
     worker.end();
 }
@@ -288,10 +286,18 @@ impl Worker {
     fn deliver(&mut self, report: Report<Option<TicketSlot>>) {
         match report {
             Report::Batch {
+                first,
                 outcome,
                 entries,
                 attempts,
-            } => self.reporter.report(&self.lane, outcome, entries, attempts),
+            } => {
+                let batch = Finished {
+                    first,
+                    entries,
+                    attempts,
+                };
+                self.reporter.report(&self.lane, outcome, batch);
+            }
             Report::Flush { id, counts } => {
                 self.publish_stats();
                 if let Some((expected, waiters)) = self.flushes.pop_front() {
@@ -325,7 +331,12 @@ impl Worker {
             .into_iter()
             .flatten()
             .min();
-        let wake_at = self.core.wants_events().then(|| self.wake_mark());
+        let wants_events = self.core.wants_events();
+        if wants_events && !self.chunk.as_slice().is_empty() {
+            // An expiry made room after the drain, and this is in no channel that doze looks at.
+            return false;
+        }
+        let wake_at = wants_events.then(|| self.wake_mark());
         let idle = self.core.room().is_none();
         let parked = self.inbox.doze(&self.lane, wake_at, deadline);
         self.wakes += u64::from(parked);
@@ -354,7 +365,7 @@ impl Worker {
     /// had admitted by then is waited for and gets one too.
     fn die(&mut self) {
         self.lane.kill();
-        self.link = None;
+        self.drop_link();
         let salvage = self.core.salvage();
         for report in salvage.reports {
             self.deliver(report);
@@ -391,11 +402,22 @@ impl Worker {
             tag: accepted.ticket,
         };
         let outcome = Outcome::Failed(Arc::new(FailureCause::LaneDied));
-        self.reporter.report(&self.lane, outcome, vec![entry], 0);
+        let batch = Finished {
+            first: u64::MAX,
+            entries: vec![entry],
+            attempts: 0,
+        };
+        self.reporter.report(&self.lane, outcome, batch);
+    }
+
+    /// A transport's destructor is as foreign as the rest of it.
+    fn drop_link(&mut self) {
+        let link = self.link.take();
+        contain(|| drop(link));
     }
 
     fn end(mut self) {
-        self.link = None;
+        self.drop_link();
         self.publish_stats();
         self.lane.end(self.reporter.counts());
     }

@@ -48,12 +48,17 @@ fn an_event_costs_no_allocation_on_its_way_to_the_link_and_a_stalled_peer_holds_
     peer.default_answer(Answer::hold());
     let region = Region::new(ALLOCATOR);
     let mut accepted = 0_u64;
-    while producer.try_enqueue_to(&target, Event::new(&BODY[..])).is_ok() {
+    while producer
+        .try_enqueue_to(&target, Event::new(&BODY[..]))
+        .is_ok()
+    {
         accepted += 1;
     }
     let change = region.change();
     assert_eq!(accepted, 32_768);
-    let held = change.bytes_allocated.saturating_sub(change.bytes_deallocated);
+    let held = change
+        .bytes_allocated
+        .saturating_sub(change.bytes_deallocated);
     // Bodies are static here: what is held is structure, which the bound charges with
     // EVENT_OVERHEAD an event; the payload in flight comes on top.
     let bound = accepted * hublane::EVENT_OVERHEAD + 2 * 128 * 1024;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// `at + wait`, or some decades on if the clock cannot say that instant: a wait without end.
-pub(super) fn later(at: Instant, wait: Duration) -> Instant {
+pub(crate) fn later(at: Instant, wait: Duration) -> Instant {
     const DECADES: Duration = Duration::from_secs(30 * 365 * 86_400);
     at.checked_add(wait)
         .or_else(|| at.checked_add(DECADES))

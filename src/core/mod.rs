@@ -35,6 +35,7 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use batch::later;
 pub use types::{CoreStats, Seals};
 pub(crate) use types::{Entry, FlushId, Limits, Report, Room, Salvage};
 
@@ -42,7 +43,7 @@ use crate::report::{Counts, FailureCause, Outcome};
 use crate::retry::Jitter;
 use crate::sync::{Arc, Instant};
 use crate::transport::{Delivery, DeliveryId, LinkError, LinkState};
-use batch::{Block, InFlight, Open, Sealed, Spares, Times, Waiting, later, section};
+use batch::{Block, InFlight, Open, Sealed, Spares, Times, Waiting, section};
 use flush::Cuts;
 use std::collections::VecDeque;
 use types::Trigger;

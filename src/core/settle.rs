@@ -198,6 +198,7 @@ impl<T> LaneCore<T> {
             ..
         } = block;
         let report = Report::Batch {
+            first,
             outcome,
             entries,
             attempts,
@@ -214,6 +215,7 @@ impl<T> LaneCore<T> {
         if let Some(Spoken {
             report:
                 Report::Batch {
+                    first,
                     outcome: last,
                     entries,
                     attempts: 0,
@@ -221,13 +223,15 @@ impl<T> LaneCore<T> {
             encoded,
         }) = self.reports.back_mut()
         {
-            if *last == outcome {
+            // A report is a run of neighbours: what comes back late stands alone.
+            if *last == outcome && *first + entries.len() as u64 == seq {
                 entries.push(entry);
                 *encoded += size;
                 return;
             }
         }
         let report = Report::Batch {
+            first: seq,
             outcome,
             entries: vec![entry],
             attempts: 0,

@@ -46,6 +46,8 @@ pub(crate) struct FlushId(pub(crate) u64);
 pub(crate) enum Report<T> {
     /// These events have this outcome, and it is their only one.
     Batch {
+        /// How many events were handed in before the first entry.
+        first: u64,
         /// What became of every entry below.
         outcome: Outcome,
         /// In the order in which they were handed in.

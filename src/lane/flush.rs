@@ -14,6 +14,18 @@ struct Progress {
     pending: usize,
     counts: Counts,
     broken: bool,
+    cuts: Vec<(usize, Counts)>,
+}
+
+/// How a flush went whose every cut is complete or lost.
+#[derive(Debug)]
+pub(crate) struct FlushEnd {
+    /// The outcomes that its report covers.
+    pub(crate) counts: Counts,
+    /// A cut was lost with its worker.
+    pub(crate) broken: bool,
+    /// Of each lane whose cut is complete, by its number: its counts there.
+    pub(crate) cuts: Vec<(usize, Counts)>,
 }
 
 impl FlushJoin {
@@ -23,25 +35,33 @@ impl FlushJoin {
         })
     }
 
-    /// Waits until every cut is complete: the counts of outcomes, and whether a cut was lost
-    /// with its worker. `Err` with what is known so far when `deadline` passes.
+    /// Waits until every cut is complete or lost. `Err` with what is known so far when
+    /// `deadline` passes.
     pub(crate) fn wait(
         &self,
         clock: &Clock,
         deadline: Option<Instant>,
-    ) -> Result<(Counts, bool), Counts> {
+    ) -> Result<FlushEnd, Counts> {
         self.progress
             .wait(clock, deadline, |progress| {
-                (progress.pending == 0).then_some((progress.counts, progress.broken))
+                (progress.pending == 0).then(|| FlushEnd {
+                    counts: progress.counts,
+                    broken: progress.broken,
+                    cuts: std::mem::take(&mut progress.cuts),
+                })
             })
             .ok_or_else(|| self.progress.with(|progress| progress.counts))
     }
 
-    fn arrive(&self, counts: Option<Counts>) {
+    /// A lane's cut is complete, with these counts of the lane at it and at its base, or lost.
+    fn arrive(&self, lane: usize, cut: Option<(&Counts, &Counts)>) {
         self.progress.update(|progress| {
             progress.pending -= 1;
-            match counts {
-                Some(counts) => progress.counts.merge(&counts),
+            match cut {
+                Some((at_cut, base)) => {
+                    progress.counts.merge(&at_cut.since(base));
+                    progress.cuts.push((lane, *at_cut));
+                }
                 None => progress.broken = true,
             }
         });
@@ -53,22 +73,24 @@ impl FlushJoin {
 #[derive(Debug)]
 pub(crate) struct FlushWaiter {
     join: Option<Arc<FlushJoin>>,
+    lane: usize,
     /// The lane's counts at the latest cut that was complete when this flush began.
     base: Counts,
 }
 
 impl FlushWaiter {
-    fn new(join: &Arc<FlushJoin>, base: Counts) -> FlushWaiter {
+    fn new(join: &Arc<FlushJoin>, lane: usize, base: Counts) -> FlushWaiter {
         join.progress.with(|progress| progress.pending += 1);
         FlushWaiter {
             join: Some(Arc::clone(join)),
+            lane,
             base,
         }
     }
 
     fn complete(mut self, at_cut: &Counts) {
         if let Some(join) = self.join.take() {
-            join.arrive(Some(at_cut.since(&self.base)));
+            join.arrive(self.lane, Some((at_cut, &self.base)));
         }
     }
 }
@@ -76,7 +98,7 @@ impl FlushWaiter {
 impl Drop for FlushWaiter {
     fn drop(&mut self) {
         if let Some(join) = self.join.take() {
-            join.arrive(None);
+            join.arrive(self.lane, None);
         }
     }
 }
@@ -99,8 +121,9 @@ struct DoorState {
     current: FlushWaiters,
     /// To be covered by the next.
     next: FlushWaiters,
-    /// Cumulative counts at the latest completed cut.
-    completed: Counts,
+    /// Cumulative counts at the latest cut whose flush has told its caller. Not at one that is
+    /// complete and whose flush timed out: a failure before it is still to be told.
+    told: Counts,
     /// The lane's last counts, once the worker has gone and everything has its outcome: cuts
     /// complete at once.
     ended: Option<Counts>,
@@ -122,14 +145,17 @@ impl FlushDoor {
         }
     }
 
-    /// Joins a flush. `send` puts the marker into the reserved slot, under the door's lock, so
-    /// that a marker and its waiters cannot part.
-    pub(crate) fn enter(&self, join: &Arc<FlushJoin>, send: impl FnOnce() -> bool) -> Marker {
+    /// Joins a flush as its lane number `lane`. `send` puts the marker into the reserved slot,
+    /// under the door's lock, so that a marker and its waiters cannot part.
+    pub(crate) fn enter(
+        &self,
+        join: &Arc<FlushJoin>,
+        lane: usize,
+        send: impl FnOnce() -> bool,
+    ) -> Marker {
         let mut state = self.state.lock();
-        let waiter = FlushWaiter::new(join, state.completed);
+        let waiter = FlushWaiter::new(join, lane, state.told);
         if let Some(counts) = state.ended {
-            // Its base is older than the end: the first to come afterwards sees what failed.
-            state.completed = counts;
             waiter.complete(&counts);
             return Marker::Shared;
         }
@@ -161,10 +187,23 @@ impl FlushDoor {
 
     /// A cut is complete, and every report before it has been delivered.
     pub(crate) fn complete(&self, waiters: FlushWaiters, at_cut: Counts) {
-        self.state.lock().completed = at_cut;
         for waiter in waiters {
             waiter.complete(&at_cut);
         }
+    }
+
+    /// The caller of a flush or a close is about to be told of everything up to `counts`.
+    pub(crate) fn tell(&self, counts: Counts) {
+        let mut state = self.state.lock();
+        // Of two that end at once the later cut may come first.
+        if counts.total() > state.told.total() {
+            state.told = counts;
+        }
+    }
+
+    /// What the latest flush that has returned told of.
+    pub(crate) fn told(&self) -> Counts {
+        self.state.lock().told
     }
 
     /// The worker ends with everything accounted for in `counts`; what a late marker would
@@ -175,9 +214,6 @@ impl FlushDoor {
             state.ended = Some(counts);
             let mut waiters = std::mem::take(&mut state.current);
             waiters.append(&mut state.next);
-            if !waiters.is_empty() {
-                state.completed = counts;
-            }
             waiters
         };
         for waiter in waiters {

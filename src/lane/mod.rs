@@ -7,12 +7,14 @@
 
 mod flush;
 mod message;
+mod room;
 mod waiters;
 mod wake;
 mod word;
 
 pub(crate) use flush::{FlushJoin, FlushWaiters};
 pub(crate) use message::{Accepted, Chunk, Message, Rare};
+pub(crate) use room::AnyRoom;
 pub(crate) use waiters::Waiters;
 pub(crate) use wake::Wake;
 pub use word::EVENT_OVERHEAD;
@@ -62,6 +64,7 @@ pub(crate) struct Lane {
     wake: Wake,
     bounds: Permits,
     waiters: Waiters,
+    any_room: Arc<AnyRoom>,
     /// Set before the word's `unborn` bit is cleared.
     worker: OnceLock<WorkerSide>,
     flush: FlushDoor,
@@ -98,12 +101,18 @@ impl From<WaitEnd> for RefusedBecause {
 
 impl Lane {
     /// A lane without channel or worker: it costs its own few hundred bytes.
-    pub(crate) fn unborn(partition: PartitionId, bounds: Permits, clock: Clock) -> Lane {
+    pub(crate) fn unborn(
+        partition: PartitionId,
+        bounds: Permits,
+        clock: Clock,
+        any_room: Arc<AnyRoom>,
+    ) -> Lane {
         Lane {
             word: Word::unborn(),
             wake: Wake::awake(),
             bounds,
             waiters: Waiters::new(),
+            any_room,
             worker: OnceLock::new(),
             flush: FlushDoor::new(),
             ended: Monitor::new(false),
@@ -208,12 +217,23 @@ impl Lane {
         if self.word.release(permits).has_waiters() {
             self.waiters.grant(&self.word, self.bounds);
         }
+        self.any_room.announce();
     }
 
-    /// Joins `flush` for everything accepted so far.
-    pub(crate) fn enter_flush(&self, join: &Arc<FlushJoin>) {
-        self.flush.enter(join, || self.send_marker());
+    /// Joins `flush`, as its lane number `lane`, for everything accepted so far.
+    pub(crate) fn enter_flush(&self, join: &Arc<FlushJoin>, lane: usize) {
+        self.flush.enter(join, lane, || self.send_marker());
         self.unpark_worker();
+    }
+
+    /// The caller of a flush or a close is about to be told of everything up to `counts`.
+    pub(crate) fn tell(&self, counts: Counts) {
+        self.flush.tell(counts);
+    }
+
+    /// What the latest flush that has returned told of.
+    pub(crate) fn told(&self) -> Counts {
+        self.flush.told()
     }
 
     fn send_marker(&self) -> bool {
@@ -236,6 +256,7 @@ impl Lane {
     pub(crate) fn close(&self) {
         self.word.close();
         self.waiters.dismiss(&self.word);
+        self.any_room.announce();
         self.unpark_worker();
     }
 
@@ -243,6 +264,7 @@ impl Lane {
     pub(crate) fn kill(&self) {
         self.word.kill();
         self.waiters.dismiss(&self.word);
+        self.any_room.announce();
     }
 
     /// The worker has gone, and nothing is outstanding.

@@ -2,6 +2,8 @@
 
 use super::engine::Engine;
 use super::{BuildError, Enqueuer, Handle, Producer};
+use crate::contain::contain;
+use crate::core::later;
 use crate::report::DeliveryReport;
 use crate::reporter::Handler;
 use crate::retry::{Jitter, RetryPolicy};
@@ -161,7 +163,7 @@ impl ProducerBuilder {
     /// answer, and a hub without partitions. Nothing is left running.
     pub fn build(self) -> Result<Producer, BuildError> {
         let engine = self.engine()?;
-        let deadline = engine.clock.now() + engine.settings.start_up_timeout;
+        let deadline = later(engine.clock.now(), engine.settings.start_up_timeout);
         let hub = checked(engine.transport().connect(deadline)?)?;
         engine.connected(hub);
         Ok(Producer {
@@ -188,15 +190,19 @@ impl ProducerBuilder {
             let mut attempt = 0;
             let mut jitter = Jitter::new(seed);
             while let Some(engine) = weak.upgrade().filter(|engine| !engine.is_closed()) {
-                let deadline = engine.clock.now() + engine.settings.start_up_timeout;
-                match engine.transport().connect(deadline).map(checked) {
-                    Ok(Ok(hub)) => return engine.connected(hub),
-                    Ok(Err(error)) => tracing::warn!(%error, "cannot use the hub yet"),
-                    Err(error) => tracing::warn!(%error, "cannot connect yet"),
+                let deadline = later(engine.clock.now(), engine.settings.start_up_timeout);
+                let mut answer = None;
+                contain(|| answer = Some(engine.transport().connect(deadline).map(checked)));
+                match answer {
+                    Some(Ok(Ok(hub))) => return engine.connected(hub),
+                    Some(Ok(Err(error))) => tracing::warn!(%error, "cannot use the hub yet"),
+                    Some(Err(error)) => tracing::warn!(%error, "cannot connect yet"),
+                    // Callers wait for this thread: it must not end before they can go.
+                    None => tracing::error!("the transport panicked while it connected"),
                 }
                 let wait = engine.settings.retry.backoff(attempt, false, &mut jitter);
                 attempt = attempt.saturating_add(1);
-                let until = engine.clock.now() + wait;
+                let until = later(engine.clock.now(), wait);
                 // Not held while parked: the last handle must be able to go.
                 drop(engine);
                 parker.park(Some(until));

@@ -2,8 +2,9 @@
 
 use super::error::{CloseError, CloseReport, EnqueueRefusal, FlushError, FlushReport};
 use super::{Enqueuer, router::Router};
-use crate::lane::{FlushJoin, Lane, Permits};
+use crate::lane::{AnyRoom, FlushJoin, Lane, Permits};
 use crate::partition::PartitionId;
+use crate::report::Counts;
 use crate::reporter::{Handler, Reporter, Returns};
 use crate::settings::Settings;
 use crate::stats::{LaneStats, PartitionStats, Stats};
@@ -11,6 +12,7 @@ use crate::sync::{Arc, Clock, Instant, Monitor, Mutex, OnceLock, Unparker, threa
 use crate::ticket::TicketSource;
 use crate::transport::{HubInfo, Transport};
 use crate::worker::{self, CloseOrder, WorkerParts};
+use std::ops::Range;
 use std::time::Duration;
 
 /// How long beyond its deadline a close waits for workers to hand events back: a wake and a
@@ -32,6 +34,7 @@ pub(crate) struct Slot {
 pub(crate) struct Topology {
     pub(crate) router: Router,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) any_room: Arc<AnyRoom>,
     pub(crate) max_message_size: u64,
 }
 
@@ -103,11 +106,16 @@ impl Engine {
             events: self.settings.max_buffered_events,
             bytes: self.settings.max_buffered_bytes,
         };
+        let any_room = Arc::new(AnyRoom::new());
+        let lane = |id: &PartitionId| {
+            let any_room = Arc::clone(&any_room);
+            Lane::unborn(id.clone(), bounds, self.clock.clone(), any_room)
+        };
         let slots = hub
             .partitions
             .iter()
             .map(|id| Slot {
-                lane: Arc::new(Lane::unborn(id.clone(), bounds, self.clock.clone())),
+                lane: Arc::new(lane(id)),
                 tickets: TicketSource::new(),
                 order: Arc::new(CloseOrder::default()),
                 stats: Arc::new(LaneStats::default()),
@@ -116,7 +124,12 @@ impl Engine {
         let topology = Topology {
             router: Router::new(hub.partitions),
             slots,
-            max_message_size: hub.max_message_size,
+            any_room,
+            // Zero stands for no limit (AMQP 1.0, section 2.7.3).
+            max_message_size: match hub.max_message_size {
+                0 => u64::MAX,
+                limit => limit,
+            },
         };
         // Under the lock, so that a close sees all lanes or forbids every birth.
         let lifecycle = self.lifecycle.lock();
@@ -128,6 +141,11 @@ impl Engine {
 
     pub(crate) fn topology(&self) -> Option<&Topology> {
         self.topology.get()
+    }
+
+    /// The hub's lanes; none until it is known.
+    fn slots(&self) -> &[Slot] {
+        self.topology().map_or(&[], |topology| &topology.slots)
     }
 
     /// Waits for a lazy producer to connect or close; false if `deadline` passes first.
@@ -208,22 +226,27 @@ impl Engine {
         let Some(topology) = self.topology() else {
             return Ok(FlushReport::default());
         };
-        let slots = match only {
-            None => topology.slots.as_slice(),
+        let lanes = match only {
+            None => 0..topology.slots.len(),
             Some(id) => {
                 let index = topology
                     .router
                     .index_of(id)
                     .ok_or_else(|| FlushError::UnknownPartition(id.clone()))?;
-                &topology.slots[index..=index]
+                index..index + 1
             }
         };
+        let slots = &topology.slots;
         let join = FlushJoin::new();
-        self.enter_flush(slots, &join);
+        self.enter_flush(slots, lanes.clone(), &join);
         match join.wait(&self.clock, deadline) {
-            Ok((outcomes, broken)) => {
+            Ok(end) => {
+                for (lane, at_cut) in end.cuts {
+                    slots[lane].lane.tell(at_cut);
+                }
+                let outcomes = end.counts;
                 let report = FlushReport { outcomes };
-                match (broken, outcomes.all_delivered()) {
+                match (end.broken, outcomes.all_delivered()) {
                     (true, _) => Err(FlushError::LaneDied(report)),
                     (false, false) => Err(FlushError::Failures(report)),
                     (false, true) => Ok(report),
@@ -231,17 +254,17 @@ impl Engine {
             }
             Err(outcomes) => Err(FlushError::TimedOut {
                 report: FlushReport { outcomes },
-                outstanding: slots.iter().map(|s| s.lane.reading().events()).sum(),
+                outstanding: lanes.map(|lane| slots[lane].lane.reading().events()).sum(),
             }),
         }
     }
 
     /// Joins every lane that is born. Whatever was accepted before this call is in one of
     /// them, since births are under the lock that this takes first.
-    fn enter_flush(&self, slots: &[Slot], join: &Arc<FlushJoin>) {
+    fn enter_flush(&self, slots: &[Slot], lanes: Range<usize>, join: &Arc<FlushJoin>) {
         drop(self.lifecycle.lock());
-        for slot in slots.iter().filter(|slot| slot.lane.is_born()) {
-            slot.lane.enter_flush(join);
+        for lane in lanes.filter(|&lane| slots[lane].lane.is_born()) {
+            slots[lane].lane.enter_flush(join, lane);
         }
     }
 
@@ -254,20 +277,28 @@ impl Engine {
             return Err(CloseError::Forked);
         }
         self.returns.begin();
-        let join = FlushJoin::new();
-        let slots = self.topology().map_or(&[][..], |t| t.slots.as_slice());
-        // The gates first: a cut behind a shut gate covers everything that ever got in.
+        let bases: Vec<_> = self.slots().iter().map(|slot| slot.lane.told()).collect();
         let patience = self.shut(ending);
-        self.enter_flush(slots, &join);
-        let outcomes = match join.wait(&self.clock, patience) {
-            Ok((outcomes, _)) | Err(outcomes) => outcomes,
-        };
-        let still_owned: Vec<_> = slots
-            .iter()
-            .filter(|slot| !slot.lane.wait_ended(patience))
-            .map(|slot| (slot.lane.partition(), slot.lane.reading().events()))
-            .map(|(id, owned)| (id.clone(), owned))
-            .collect();
+        // Looked at only now: a lazy producer may have connected, and sent, until the door shut.
+        let slots = self.slots();
+        let mut outcomes = Counts::default();
+        let mut still_owned = Vec::new();
+        for (lane, slot) in slots.iter().enumerate() {
+            if !slot.lane.is_born() {
+                continue;
+            }
+            // The end of the lane, not a cut in it: an event that is admitted by now may be
+            // sent only behind any marker.
+            let ended = slot.lane.wait_ended(patience);
+            let (counts, _) = slot.stats.read();
+            outcomes.merge(&counts.since(&bases.get(lane).copied().unwrap_or_default()));
+            if ended {
+                slot.lane.tell(counts);
+            } else {
+                let owned = slot.lane.reading().events();
+                still_owned.push((slot.lane.partition().clone(), owned));
+            }
+        }
         if still_owned.is_empty() {
             self.join_threads();
             self.transport
@@ -305,11 +336,11 @@ impl Engine {
             Ending::Drain => (None, None),
             Ending::ReturnAfter(timeout) => {
                 let at = now.checked_add(timeout);
-                (at, at.map(|at| at + CLOSE_GRACE))
+                (at, at.and_then(|at| at.checked_add(CLOSE_GRACE)))
             }
             Ending::Abort => (None, Some(now + ABORT_GRACE)),
         };
-        for slot in self.topology().map_or(&[][..], |t| t.slots.as_slice()) {
+        for slot in self.slots() {
             if let Some(at) = return_at {
                 slot.order.return_at(at);
             }
@@ -332,8 +363,8 @@ impl Engine {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let slots = self.topology().map_or(&[][..], |t| t.slots.as_slice());
-        let partitions = slots
+        let partitions = self
+            .slots()
             .iter()
             .filter(|slot| slot.lane.is_born())
             .map(|slot| {

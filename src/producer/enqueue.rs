@@ -18,10 +18,6 @@ use std::time::Duration;
 /// Events of one chunk at most; the unit in which `enqueue_all` takes permits.
 const CHUNK_EVENTS: u64 = 256;
 
-/// How long a caller that takes any partition waits at one full lane before it looks at the
-/// others again: a stuck partition must not hold whoever can go elsewhere.
-const ANY_LANE_SLICE: Duration = Duration::from_millis(50);
-
 impl Engine {
     /// Accepts one event or gives it back. With `tracked`, the ticket on its outcome.
     #[inline]
@@ -98,31 +94,34 @@ impl Engine {
         patience: Patience,
     ) -> Result<usize, EnqueueRefusal> {
         let lanes = topology.slots.len();
-        loop {
-            let mut full = None;
+        let attempt = || {
+            let mut all_dead = true;
             for index in (first..lanes).chain(0..first) {
                 match self.admit(topology, index, permits, Patience::Try) {
-                    Ok(()) => return Ok(index),
-                    Err(EnqueueRefusal::Full) => full = full.or(Some(index)),
+                    Ok(()) => return Some(Ok(index)),
+                    Err(EnqueueRefusal::Full) => all_dead = false,
                     Err(EnqueueRefusal::LaneDead) => {}
-                    Err(reason) => return Err(reason),
+                    Err(reason) => return Some(Err(reason)),
                 }
             }
-            let Some(full) = full else {
-                return Err(EnqueueRefusal::LaneDead);
-            };
-            let Patience::Until(deadline) = patience else {
-                return Err(EnqueueRefusal::Full);
-            };
-            let slice = self.clock.now() + ANY_LANE_SLICE;
-            let until = deadline.map_or(slice, |deadline| deadline.min(slice));
-            match self.admit(topology, full, permits, Patience::Until(Some(until))) {
-                Ok(()) => return Ok(full),
-                Err(EnqueueRefusal::TimedOut) if deadline != Some(until) => {}
-                Err(EnqueueRefusal::LaneDead) => {}
-                Err(reason) => return Err(reason),
-            }
+            all_dead.then_some(Err(EnqueueRefusal::LaneDead))
+        };
+        if let Some(result) = attempt() {
+            return result;
         }
+        let Patience::Until(deadline) = patience else {
+            return Err(EnqueueRefusal::Full);
+        };
+        if crate::engine_thread::is_current() {
+            return Err(EnqueueRefusal::WouldDeadlock);
+        }
+        if self.is_forked() {
+            return Err(EnqueueRefusal::Forked);
+        }
+        topology
+            .any_room
+            .wait(&self.clock, deadline, attempt)
+            .unwrap_or(Err(EnqueueRefusal::TimedOut))
     }
 
     /// Accepts events in chunks, in order, each chunk with one slot and one permit operation.

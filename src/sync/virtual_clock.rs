@@ -23,7 +23,7 @@ pub struct VirtualClock {
 
 struct Inner {
     state: Mutex<State>,
-    /// Signalled when an engine thread parks or leaves.
+    /// Signalled when a thread parks or leaves.
     quieter: Condvar,
 }
 
@@ -132,6 +132,24 @@ impl VirtualClock {
         }
     }
 
+    /// Waits until at least `callers` threads of the application are blocked in the producer,
+    /// as in an enqueue into a full partition, a flush, a close or a wait for a ticket.
+    ///
+    /// # Panics
+    ///
+    /// If that is not so within 30 seconds of real time.
+    pub fn wait_for_callers(&self, callers: usize) {
+        let limit = Instant::now() + PATIENCE;
+        let mut state = self.inner.state.lock();
+        while state.blocked_callers() < callers {
+            let timed_out = self.inner.quieter.wait_until(&mut state, limit).timed_out();
+            assert!(
+                !timed_out || state.blocked_callers() >= callers,
+                "{callers} callers did not block within {PATIENCE:?}"
+            );
+        }
+    }
+
     /// Runs `action` on the advancing thread once the clock has moved by `after`.
     pub(crate) fn schedule(&self, after: Duration, action: impl FnOnce() + Send + 'static) {
         let mut state = self.inner.state.lock();
@@ -169,6 +187,13 @@ impl State {
         self.parkers
             .values()
             .all(|slot| slot.role == ParkRole::Caller || slot.parked.is_some())
+    }
+
+    fn blocked_callers(&self) -> usize {
+        self.parkers
+            .values()
+            .filter(|slot| slot.role == ParkRole::Caller && slot.parked.is_some())
+            .count()
     }
 
     fn next_deadline(&self) -> Option<Instant> {

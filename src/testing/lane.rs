@@ -2,7 +2,7 @@
 
 use crate::codec;
 use crate::event::Event;
-use crate::lane::{Accepted, Inbox, Lane, Message, Patience, Permits, RefusedBecause};
+use crate::lane::{Accepted, AnyRoom, Inbox, Lane, Message, Patience, Permits, RefusedBecause};
 use crate::report::Counts;
 use crate::sync::{Arc, Clock, thread};
 use std::time::Duration;
@@ -33,7 +33,8 @@ impl LaneAlone {
             events,
             bytes: 1 << 36,
         };
-        let lane = Arc::new(Lane::unborn("0".into(), bounds, Clock::System));
+        let any_room = Arc::new(AnyRoom::new());
+        let lane = Arc::new(Lane::unborn("0".into(), bounds, Clock::System, any_room));
         lane.bear(|inbox| {
             let lane = Arc::clone(&lane);
             thread::spawn("lane-alone".to_owned(), None, move || work(&lane, &inbox)).map(drop)
