@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Err(CloseError::Incomplete(report)) = producer.close() {
         for (partition, events) in &report.unsent {
             for event in events {
-                write("returned", partition.as_str(), None, event);
+                write("returned", partition.as_str(), None, &event.event);
             }
         }
     }

@@ -1,10 +1,15 @@
 //! Which threads belong to the engine: those must never wait for it.
 
-use std::cell::Cell;
+// loom's macro has no const form.
+#[allow(clippy::missing_const_for_thread_local)]
+mod local {
+    use std::cell::Cell;
 
-crate::sync::thread_local! {
-    static ENGINE: Cell<bool> = Cell::new(false);
+    crate::sync::thread_local! {
+        pub(super) static ENGINE: Cell<bool> = Cell::new(false);
+    }
 }
+use local::ENGINE;
 
 /// Marks the current thread for the rest of its life.
 pub(crate) fn mark() {

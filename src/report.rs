@@ -134,8 +134,8 @@ pub struct DeliveryReport {
     pub attempts: u32,
 }
 
-/// An event in a report.
-#[derive(Debug)]
+/// An event in a report, with the key that it was sent with: all that sending it again takes.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReportedEvent {
     /// The event as it was accepted, its user context included.

@@ -2,7 +2,6 @@
 
 use crate::contain::contain;
 use crate::core::Entry;
-use crate::event::Event;
 use crate::lane::{Lane, Permits};
 use crate::partition::PartitionId;
 use crate::producer::Enqueuer;
@@ -33,7 +32,7 @@ struct ReturnsState {
 #[derive(Debug)]
 struct Run {
     first: u64,
-    events: Vec<Event>,
+    events: Vec<ReportedEvent>,
 }
 
 impl Returns {
@@ -44,7 +43,7 @@ impl Returns {
 
     /// A closer ends and takes what has come back, each partition's events in the order of
     /// their acceptance: a batch that a peer gives back late stands before those behind it.
-    pub(crate) fn finish(&self) -> Vec<(PartitionId, Vec<Event>)> {
+    pub(crate) fn finish(&self) -> Vec<(PartitionId, Vec<ReportedEvent>)> {
         let returned = {
             let mut state = self.state.lock();
             state.closers = state.closers.saturating_sub(1);
@@ -67,7 +66,7 @@ impl Returns {
         }
         let run = Run {
             first: batch.first,
-            events: batch.entries.into_iter().map(|e| e.event).collect(),
+            events: reported(batch.entries),
         };
         match state.events.iter_mut().find(|(id, _)| id == partition) {
             Some((_, known)) => known.push(run),
@@ -150,14 +149,7 @@ impl Reporter {
         let report = DeliveryReport {
             partition: partition.clone(),
             outcome,
-            events: batch
-                .entries
-                .into_iter()
-                .map(|entry| ReportedEvent {
-                    event: entry.event,
-                    key: entry.key,
-                })
-                .collect(),
+            events: reported(batch.entries),
             attempts: batch.attempts,
         };
         if !contain(|| handler(report, &self.enqueuer)) {
@@ -179,6 +171,16 @@ impl Reporter {
     pub(crate) fn handler_panics(&self) -> u64 {
         self.handler_panics
     }
+}
+
+fn reported(entries: Vec<Entry<Option<TicketSlot>>>) -> Vec<ReportedEvent> {
+    entries
+        .into_iter()
+        .map(|entry| ReportedEvent {
+            event: entry.event,
+            key: entry.key,
+        })
+        .collect()
 }
 
 /// Without a handler a failure is at least in the log.

@@ -3,7 +3,8 @@
 use crate::core::CoreStats;
 use crate::partition::PartitionId;
 use crate::report::Counts;
-use crate::sync::Mutex;
+use crate::sync::{Instant, Mutex};
+use std::time::Duration;
 
 /// One partition's part of [`Stats`].
 ///
@@ -20,12 +21,16 @@ pub struct PartitionStats {
     pub outstanding_events: u64,
     /// Their encoded size in bytes.
     pub outstanding_bytes: u64,
+    /// How long ago the worker received the oldest event that has no outcome yet; `None` if it
+    /// has received all that is accepted, and each has one.
+    pub oldest_age: Option<Duration>,
     /// Batches, retries, seals by trigger.
     pub engine: EngineStats,
 }
 
 impl PartitionStats {
-    /// Events accepted so far.
+    /// Events accepted so far: the sum of the outcomes and what is outstanding. No counter of
+    /// its own is kept on the way in, so this proves nothing about the others.
     pub fn accepted(&self) -> u64 {
         self.outcomes.total() + self.outstanding_events
     }
@@ -37,6 +42,9 @@ impl PartitionStats {
 pub struct EngineStats {
     /// Batching, retries and settlements.
     pub core: CoreStats,
+    /// Batches that the link took and nobody has answered yet.
+    pub in_flight: u64,
+    pub(crate) oldest_receipt: Option<Instant>,
     /// How often the worker was awake after a park.
     pub wakes: u64,
     /// Wakes that an enqueue caused.
@@ -71,6 +79,11 @@ impl Stats {
     /// Accepted events that have no outcome yet.
     pub fn outstanding_events(&self) -> u64 {
         self.partitions.iter().map(|p| p.outstanding_events).sum()
+    }
+
+    /// Encoded bytes of accepted events that have no outcome yet.
+    pub fn outstanding_bytes(&self) -> u64 {
+        self.partitions.iter().map(|p| p.outstanding_bytes).sum()
     }
 
     /// Batches sent again.

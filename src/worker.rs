@@ -15,6 +15,14 @@ use crate::sync::{Arc, Clock, Instant, Mutex, atomic::AtomicBool, atomic::Orderi
 use crate::ticket::TicketSlot;
 use crate::transport::{Link, LinkInbox, Transport};
 use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long the core may want no events before the worker takes them in all the same.
+///
+/// An event's delivery time-out runs from its receipt here. While batches move, what waits in
+/// the channel is received soon; behind a link that is down or a peer that is silent it would
+/// be received only when those before it have failed, one time-out after another.
+const STALL: Duration = Duration::from_millis(100);
 
 /// What a closer asks of a lane; it stands beside the word's `closed` bit.
 #[derive(Debug, Default)]
@@ -93,6 +101,8 @@ struct Worker {
     /// The cuts handed to the core, in its order.
     flushes: VecDeque<(FlushId, FlushWaiters)>,
     closing: bool,
+    /// Since when the core has wanted no events, with no batch taken by the link.
+    full_since: Option<Instant>,
     return_at: Option<Instant>,
     /// The lane was seen empty then: what comes later is not older.
     empty_at: Instant,
@@ -117,6 +127,7 @@ impl Worker {
             chunk_key: None,
             flushes: VecDeque::new(),
             closing: false,
+            full_since: None,
             return_at: None,
             wakes: 0,
         }
@@ -204,7 +215,7 @@ impl Worker {
 
     /// True when the channel is empty, false when the core wants no more.
     fn drain(&mut self, now: Instant) -> bool {
-        while self.core.wants_events() {
+        while self.takes_events(now) {
             if let Some(accepted) = self.next_of_chunk() {
                 self.hand_in(now, accepted);
                 continue;
@@ -224,6 +235,11 @@ impl Worker {
             }
         }
         false
+    }
+
+    /// True if the core wants events, or has not for so long that their time-outs must begin.
+    fn takes_events(&self, now: Instant) -> bool {
+        self.core.wants_events() || self.full_since.is_some_and(|since| now >= since + STALL)
     }
 
     fn open_chunk(&mut self, chunk: Chunk) {
@@ -269,6 +285,11 @@ impl Worker {
             }
             submitted = true;
         }
+        if submitted || self.core.wants_events() {
+            self.full_since = None;
+        } else {
+            self.full_since = self.full_since.or(Some(now));
+        }
         submitted
     }
 
@@ -311,6 +332,8 @@ impl Worker {
     fn publish_stats(&self) {
         let engine = EngineStats {
             core: *self.core.stats(),
+            in_flight: self.core.in_flight() as u64,
+            oldest_receipt: self.core.oldest_receipt(),
             wakes: self.wakes,
             producer_unparks: self.lane.producer_unparks(),
             handler_panics: self.reporter.handler_panics(),
@@ -327,16 +350,22 @@ impl Worker {
 
     /// True if it was an empty lane's first event that ended the wait.
     fn doze(&mut self) -> bool {
-        let deadline = [self.core.poll_deadline(), self.return_at]
-            .into_iter()
-            .flatten()
-            .min();
-        let wants_events = self.core.wants_events();
-        if wants_events && !self.chunk.as_slice().is_empty() {
+        let now = self.clock.now();
+        let takes_events = self.takes_events(now);
+        if takes_events && !self.chunk.as_slice().is_empty() {
             // An expiry made room after the drain, and this is in no channel that doze looks at.
             return false;
         }
-        let wake_at = wants_events.then(|| self.wake_mark());
+        let stall = self.full_since.map(|since| since + STALL);
+        let deadline = [
+            self.core.poll_deadline(),
+            self.return_at,
+            stall.filter(|_| !takes_events),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
+        let wake_at = takes_events.then(|| self.wake_mark());
         let idle = self.core.room().is_none();
         let parked = self.inbox.doze(&self.lane, wake_at, deadline);
         self.wakes += u64::from(parked);
@@ -371,6 +400,12 @@ impl Worker {
             self.deliver(report);
         }
         // Dropped, which breaks them: their cut will never be complete.
+        debug_assert!(
+            salvage
+                .broken
+                .iter()
+                .eq(self.flushes.iter().map(|(id, _)| id))
+        );
         self.flushes.clear();
         while self.lane.reading().events() > 0 {
             if let Some(accepted) = self.next_of_chunk() {

@@ -78,6 +78,8 @@ pub(super) struct Connection {
     pub(super) next_name: u64,
     last_received: Instant,
     last_written: Instant,
+    /// Since when bytes wait for the socket and none went.
+    stuck_since: Option<Instant>,
     /// This end said `close`, and waits until then for the peer's.
     closing: Option<Instant>,
     /// Nothing is due before.
@@ -112,6 +114,7 @@ impl Connection {
             next_name: 0,
             last_received: now,
             last_written: now,
+            stuck_since: None,
             closing: None,
             alarm: Some(now),
         };
@@ -245,7 +248,7 @@ impl Connection {
     pub(super) fn pump(&mut self, now: Instant) {
         for _ in 0..self.ready.len() {
             let Some(channel) = self.ready.pop_front() else {
-                return;
+                break;
             };
             let Some((_, session)) = self.sessions.get_mut(&channel) else {
                 continue;
@@ -254,6 +257,10 @@ impl Connection {
                 self.ready.push_back(channel);
             }
         }
+        if self.stuck_since.is_none() && !self.out.is_idle() {
+            self.stuck_since = Some(now);
+            self.wake_by(Some(now + self.settings.operation_timeout));
+        }
     }
 
     /// Bytes came, whatever they mean.
@@ -261,9 +268,10 @@ impl Connection {
         self.last_received = now;
     }
 
-    /// Bytes went, or there are none that could.
+    /// Bytes went.
     pub(super) fn note_written(&mut self, now: Instant) {
         self.last_written = now;
+        self.stuck_since = None;
     }
 
     /// When [`handle_timeout`](Connection::handle_timeout) is due.
@@ -299,8 +307,8 @@ impl Connection {
             return Err(Ended::Lost(LinkError::new(errors::CONNECTION_LOST, what)));
         }
         self.wake_by(Some(self.last_received + silence));
-        if !self.out.is_idle() {
-            let by = self.last_written + self.settings.operation_timeout;
+        if let Some(since) = self.stuck_since {
+            let by = since + self.settings.operation_timeout;
             if now >= by {
                 let what = "the peer takes no bytes";
                 return Err(Ended::Lost(LinkError::new(errors::CONNECTION_LOST, what)));

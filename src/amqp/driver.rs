@@ -15,7 +15,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::Sleep;
 
 /// Read ahead of what is acted on: a frame of the usual limit fits.
@@ -109,7 +109,12 @@ impl Online {
     async fn part(&mut self) {
         let (socket, out) = (&mut self.socket, &mut self.connection.out);
         std::future::poll_fn(|context| {
-            let _ = out.poll_write(context, Pin::new(socket), &mut 0);
+            let mut socket = Pin::new(&mut *socket);
+            let written = out.poll_write(context, socket.as_mut(), &mut 0);
+            if written.is_ready() {
+                // Ends TLS, so that the peer can tell this from a break.
+                let _ = socket.poll_shutdown(context);
+            }
             Poll::Ready(())
         })
         .await;

@@ -16,6 +16,7 @@
 //! session engines are not used, since they take no encoded batch and leave deliveries without
 //! an answer when a connection dies.
 
+mod backoff;
 mod connection;
 mod delivery;
 mod driver;
@@ -26,6 +27,7 @@ mod links;
 mod mailbox;
 mod nodes;
 mod options;
+mod performatives;
 mod requests;
 mod sender;
 mod session;
@@ -35,12 +37,16 @@ mod tls;
 mod token;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub use options::AmqpOptions;
 /// The version of rustls whose configuration [`AmqpOptions::tls`] takes.
 pub use rustls;
 
 use crate::connection_string::{ConnectionString, ConnectionStringError};
 use crate::partition::PartitionId;
+use crate::settings::SettingsError;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Clock, Instant, Mutex};
 use crate::transport::{
@@ -69,9 +75,11 @@ const CONNECT_GRACE: Duration = Duration::from_millis(500);
 /// ```no_run
 /// use hublane::amqp::{AmqpOptions, AmqpTransport};
 /// use hublane::{ConnectionString, ProducerBuilder};
+/// use std::time::Duration;
 ///
 /// let target: ConnectionString = std::env::var("EVENT_HUB")?.parse()?;
-/// let transport = AmqpTransport::new(target, Some("readings"), AmqpOptions::default())?;
+/// let options = AmqpOptions::default().operation_timeout(Duration::from_secs(30));
+/// let transport = AmqpTransport::new(target, Some("readings"))?.with_options(options)?;
 /// let producer = ProducerBuilder::new(transport).build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -100,16 +108,26 @@ impl AmqpTransport {
     pub fn new(
         target: ConnectionString,
         event_hub: Option<&str>,
-        options: AmqpOptions,
     ) -> Result<AmqpTransport, ConnectionStringError> {
         let hub = target.event_hub(event_hub)?.to_owned();
         Ok(AmqpTransport {
             target,
             hub,
-            options,
+            options: AmqpOptions::default(),
             running: Mutex::new(None),
             next_link: AtomicU64::new(0),
         })
+    }
+
+    /// The same with other options.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] for an option that is out of its range.
+    pub fn with_options(mut self, options: AmqpOptions) -> Result<AmqpTransport, SettingsError> {
+        options.validate()?;
+        self.options = options;
+        Ok(self)
     }
 
     fn start(&self, deadline: Instant) -> Result<Arc<Shared>, ConnectError> {

@@ -10,6 +10,7 @@
 //! `$cbs` itself needs no token. It is one pair of links, asked for one thing at a time: the
 //! service refuses a second pair on a connection.
 
+use super::backoff::{backoff_policy, is_busy};
 use super::connection::{Connection, Ended};
 use super::errors;
 use super::learning;
@@ -18,7 +19,6 @@ use super::requests::{Answer, Requests};
 use super::sender::Sender;
 use super::session::{Purpose, Session};
 use super::token::Grant;
-use crate::retry::RetryPolicy;
 use crate::sync::{Arc, Instant};
 use crate::transport::{LinkError, LinkState};
 use fe2o3_amqp_types::primitives::SimpleValue;
@@ -59,16 +59,6 @@ pub(super) struct Node {
 
 /// A node that was up for less did not work.
 const SOUND_AFTER: Duration = Duration::from_secs(1);
-
-/// Between the attempts of one node, and between connections.
-pub(super) fn backoff_policy() -> RetryPolicy {
-    RetryPolicy {
-        max_retries: u32::MAX,
-        delay: Duration::from_millis(200),
-        max_delay: Duration::from_secs(30),
-        server_busy_delay: Duration::from_secs(4),
-    }
-}
 
 impl Node {
     fn new(address: String, now: Instant) -> Node {
@@ -470,8 +460,4 @@ impl Connection {
         node.phase = Phase::Resting(now + wait);
         self.wake_by(Some(now + wait));
     }
-}
-
-fn is_busy(error: &LinkError) -> bool {
-    crate::condition::classify(&error.condition) == crate::condition::RetryClass::ServerBusy
 }

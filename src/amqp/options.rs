@@ -3,6 +3,7 @@
 use super::tls::{Tls, UserConfig};
 use super::token::TokenSource;
 use crate::connection_string::ConnectionString;
+use crate::settings::SettingsError;
 use crate::sync::Arc;
 use crate::transport::LinkError;
 use std::time::Duration;
@@ -90,9 +91,53 @@ impl AmqpOptions {
 
     /// The largest frame in bytes, at least 512. Default 65 536, which is the service's own.
     pub fn max_frame_size(mut self, bytes: u32) -> AmqpOptions {
-        self.max_frame_size = bytes.max(512);
+        self.max_frame_size = bytes;
         self
     }
+
+    /// Whether a transport can hold to these.
+    pub(super) fn validate(&self) -> Result<(), SettingsError> {
+        let times = [
+            ("idle_time_out", self.idle_time_out),
+            ("operation_timeout", self.operation_timeout),
+            ("connect_timeout", self.connect_timeout),
+        ];
+        for (setting, time) in times {
+            check_range(setting, time, SHORTEST, DAY)?;
+        }
+        check_range("sas_life", self.sas_life, Duration::from_secs(1), 366 * DAY)?;
+        if self.max_frame_size < MIN_MAX_FRAME {
+            return Err(SettingsError::OutOfRange {
+                setting: "max_frame_size",
+                value: self.max_frame_size.to_string(),
+                allowed: format!("at least {MIN_MAX_FRAME}"),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Times go onto the wire in milliseconds, and into 32 bits.
+const SHORTEST: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What every peer must take (AMQP 1.0, 2.8.19).
+const MIN_MAX_FRAME: u32 = 512;
+
+fn check_range(
+    setting: &'static str,
+    value: Duration,
+    least: Duration,
+    most: Duration,
+) -> Result<(), SettingsError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(SettingsError::OutOfRange {
+        setting,
+        value: format!("{value:?}"),
+        allowed: format!("between {least:?} and {most:?}"),
+    })
 }
 
 /// Options together with where to go.
@@ -150,5 +195,36 @@ impl Settings {
             true => format!("amqps://[{}]/{path}", self.host),
             false => format!("amqps://{}/{path}", self.host),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_has_a_range_and_its_ends_are_inside() {
+        let setters: [fn(AmqpOptions, Duration) -> AmqpOptions; 3] = [
+            AmqpOptions::idle_time_out,
+            AmqpOptions::operation_timeout,
+            AmqpOptions::connect_timeout,
+        ];
+        let nano = Duration::from_nanos(1);
+        for set in setters {
+            let check = |time| set(AmqpOptions::default(), time).validate().is_ok();
+            assert!(check(SHORTEST) && check(DAY));
+            assert!(!check(SHORTEST - nano) && !check(DAY + nano));
+        }
+        let life = |life| AmqpOptions::default().sas_life(life).validate().is_ok();
+        assert!(life(Duration::from_secs(1)) && !life(Duration::from_secs(1) - nano));
+        assert!(life(366 * DAY) && !life(Duration::MAX));
+        let frame = |bytes| AmqpOptions::default().max_frame_size(bytes).validate();
+        assert!(frame(512).is_ok() && frame(511).is_err());
+    }
+
+    #[test]
+    fn options_show_no_secret() {
+        let options = AmqpOptions::default();
+        assert!(format!("{options:?}").contains("tls: None"));
     }
 }

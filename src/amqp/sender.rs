@@ -2,14 +2,14 @@
 
 use super::delivery::{LinkShared, Pending};
 use super::errors;
+use super::performatives;
 use super::wire::Outbound;
 use crate::codec::BATCH_MESSAGE_FORMAT;
 use crate::sync::{Arc, Instant};
 use crate::transport::{DeliveryId, LinkError};
 use bytes::Bytes;
-use fe2o3_amqp_types::definitions::Handle;
 use fe2o3_amqp_types::messaging::DeliveryState;
-use fe2o3_amqp_types::performatives::{Disposition, Flow, Transfer};
+use fe2o3_amqp_types::performatives::{Disposition, Flow};
 use serde_amqp::primitives::Binary;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -164,7 +164,7 @@ impl Sender {
         mut rest: Bytes,
         first: bool,
     ) {
-        let mut transfer = transfer();
+        let mut transfer = performatives::transfer(0);
         if first {
             transfer.delivery_id = Some(sent.number);
             transfer.delivery_tag = Some(Binary::from(sent.number.to_be_bytes()));
@@ -290,25 +290,9 @@ fn no_outcome(state: Option<&DeliveryState>) -> LinkError {
     LinkError::new("hublane:no-outcome", text)
 }
 
-fn transfer() -> Transfer {
-    Transfer {
-        handle: Handle(0),
-        delivery_id: None,
-        delivery_tag: None,
-        message_format: None,
-        settled: None,
-        more: false,
-        rcv_settle_mode: None,
-        state: None,
-        resume: false,
-        aborted: false,
-        batchable: false,
-    }
-}
-
 /// Ends a delivery of which the peer already said what becomes of it (2.6.14).
 fn abort(window: &mut Window<'_>, out: &mut Outbound) {
-    let mut aborted = transfer();
+    let mut aborted = performatives::transfer(0);
     aborted.aborted = true;
     out.put_frame(window.channel, &aborted);
     *window.remote = window.remote.saturating_sub(1);

@@ -11,6 +11,7 @@
 //! ```
 
 use super::errors;
+use super::performatives;
 use super::requests::{Answer, Asked, Requests};
 use super::sender::{Sender, Window};
 use super::wire::Outbound;
@@ -18,9 +19,9 @@ use crate::sync::Instant;
 use crate::transport::LinkError;
 use bytes::Bytes;
 use fe2o3_amqp::frames::amqp::FrameBody;
-use fe2o3_amqp_types::definitions::{Handle, ReceiverSettleMode, Role, SenderSettleMode};
-use fe2o3_amqp_types::messaging::{Accepted, DeliveryState, Source, Target, TargetArchetype};
-use fe2o3_amqp_types::performatives::{Attach, Begin, Detach, Disposition, End, Flow, Transfer};
+use fe2o3_amqp_types::definitions::{Handle, Role};
+use fe2o3_amqp_types::messaging::{Accepted, DeliveryState};
+use fe2o3_amqp_types::performatives::{Attach, Detach, Disposition, End, Flow, Transfer};
 use serde_amqp::Value;
 use serde_amqp::primitives::{Binary, OrderedMap, Symbol};
 
@@ -77,6 +78,8 @@ pub(super) struct Session {
     next_incoming_id: u32,
     incoming_window: u32,
     answer_credit: u32,
+    /// Where the peer's count of its answers stands; credit is relative to it (2.6.7).
+    answer_count: u32,
     /// The peer's handles of the links that it has confirmed: ours to send, ours to receive.
     /// Numbers are each end's own (2.6.2).
     handles: (Option<u32>, Option<u32>),
@@ -98,16 +101,7 @@ impl Session {
         timeout_ms: u32,
         out: &mut Outbound,
     ) -> Session {
-        let begin = Begin {
-            remote_channel: None,
-            next_outgoing_id: 0,
-            incoming_window: INCOMING_WINDOW,
-            outgoing_window: OUTGOING_WINDOW,
-            handle_max: Handle(RECEIVES),
-            offered_capabilities: None,
-            desired_capabilities: None,
-            properties: None,
-        };
+        let begin = performatives::begin(INCOMING_WINDOW, OUTGOING_WINDOW, RECEIVES);
         out.put_frame(channel, &begin);
         Session {
             channel,
@@ -121,6 +115,7 @@ impl Session {
             next_incoming_id: 0,
             incoming_window: INCOMING_WINDOW,
             answer_credit: ANSWER_CREDIT,
+            answer_count: 0,
             handles: (None, None),
             attached: (false, false),
             request_credit: 0,
@@ -193,8 +188,8 @@ impl Session {
 
     fn attach(&self, out: &mut Outbound) {
         let mut attach = self.attach_frame(SENDS, Role::Sender);
-        attach.source = Some(Box::new(source(&self.reply_to())));
-        attach.target = Some(target(&self.address));
+        attach.source = performatives::source(&self.reply_to());
+        attach.target = performatives::target(&self.address);
         attach.initial_delivery_count = Some(0);
         if let Purpose::Sender(_) = self.purpose {
             let mut properties = OrderedMap::new();
@@ -205,8 +200,8 @@ impl Session {
         out.put_frame(self.channel, &attach);
         if let Purpose::Requests(_) = self.purpose {
             let mut attach = self.attach_frame(RECEIVES, Role::Receiver);
-            attach.source = Some(Box::new(source(&self.address)));
-            attach.target = Some(target(&self.reply_to()));
+            attach.source = performatives::source(&self.address);
+            attach.target = performatives::target(&self.reply_to());
             out.put_frame(self.channel, &attach);
         }
     }
@@ -216,22 +211,7 @@ impl Session {
             Role::Sender => "send",
             Role::Receiver => "receive",
         };
-        Attach {
-            name: format!("{}-{side}", self.name),
-            handle: Handle(handle),
-            role,
-            snd_settle_mode: SenderSettleMode::Mixed,
-            rcv_settle_mode: ReceiverSettleMode::First,
-            source: None,
-            target: None,
-            unsettled: None,
-            incomplete_unsettled: false,
-            initial_delivery_count: None,
-            max_message_size: None,
-            offered_capabilities: None,
-            desired_capabilities: None,
-            properties: None,
-        }
+        performatives::attach(format!("{}-{side}", self.name), handle, role)
     }
 
     /// Where answers are wanted; a link that only sends has it as its source.
@@ -250,6 +230,7 @@ impl Session {
             Role::Sender => {
                 self.handles.1 = Some(attach.handle.0);
                 self.attached.1 = attach.source.is_some();
+                self.answer_count = attach.initial_delivery_count.unwrap_or(0);
                 if self.attached.1 {
                     self.send_flow(Some(RECEIVES), out);
                 }
@@ -274,11 +255,7 @@ impl Session {
     fn handle_detach(&mut self, detach: Detach, out: &mut Outbound) -> Happening {
         let error = errors::told(detach.error, "the peer detached the link");
         let receives = self.handles.1 == Some(detach.handle.0);
-        let answer = Detach {
-            handle: Handle(if receives { RECEIVES } else { SENDS }),
-            closed: true,
-            error: None,
-        };
+        let answer = performatives::detach(if receives { RECEIVES } else { SENDS });
         out.put_frame(self.channel, &answer);
         self.end(out);
         Happening::Broken(error)
@@ -348,6 +325,7 @@ impl Session {
         let answer = requests.handle_transfer(transfer, payload);
         if !transfer.more {
             self.answer_credit = self.answer_credit.saturating_sub(1);
+            self.answer_count = self.answer_count.wrapping_add(1);
             if let (Some(id), false) = (transfer.delivery_id, transfer.settled.unwrap_or(false)) {
                 let accepted = Disposition {
                     role: Role::Receiver,
@@ -391,7 +369,10 @@ impl Session {
         };
         match (handle, &self.purpose) {
             (Some(SENDS), Purpose::Sender(sender)) => sender.describe(&mut flow),
-            (Some(RECEIVES), _) => flow.link_credit = Some(self.answer_credit),
+            (Some(RECEIVES), _) => {
+                flow.delivery_count = Some(self.answer_count);
+                flow.link_credit = Some(self.answer_credit);
+            }
             _ => flow.handle = None,
         }
         out.put_frame(self.channel, &flow);
@@ -430,20 +411,12 @@ impl Session {
         };
         let message = requests.ask(what, properties, body, &reply_to, times);
         let number = self.next_outgoing_id;
-        let mut transfer = Transfer {
-            handle: Handle(SENDS),
-            delivery_id: Some(number),
-            delivery_tag: Some(Binary::from(number.to_be_bytes())),
-            message_format: Some(0),
-            // What is said of it is ignored: its answer is what matters.
-            settled: Some(false),
-            more: false,
-            rcv_settle_mode: None,
-            state: None,
-            resume: false,
-            aborted: false,
-            batchable: false,
-        };
+        let mut transfer = performatives::transfer(SENDS);
+        transfer.delivery_id = Some(number);
+        transfer.delivery_tag = Some(Binary::from(number.to_be_bytes()));
+        transfer.message_format = Some(0);
+        // What is said of it is ignored: its answer is what matters.
+        transfer.settled = Some(false);
         let mut rest = message;
         loop {
             let taken = out.put_transfer(self.channel, &mut transfer, &rest, self.max_frame);
@@ -463,11 +436,7 @@ impl Session {
                 Purpose::Requests(_) => SENDS..=RECEIVES,
             };
             for handle in links {
-                let detach = Detach {
-                    handle: Handle(handle),
-                    closed: true,
-                    error: None,
-                };
+                let detach = performatives::detach(handle);
                 out.put_frame(self.channel, &detach);
             }
         }
@@ -480,18 +449,4 @@ impl Session {
             self.state = State::Ending;
         }
     }
-}
-
-fn source(address: &str) -> Source {
-    Source {
-        address: Some(address.to_owned()),
-        ..Source::default()
-    }
-}
-
-fn target(address: &str) -> Box<TargetArchetype> {
-    Box::new(TargetArchetype::Target(Target {
-        address: Some(address.to_owned()),
-        ..Target::default()
-    }))
 }

@@ -7,6 +7,7 @@
 //!  refused     closed
 //! ```
 
+use super::backoff::{backoff_policy, is_busy};
 use super::connection::{Connection, Ended, PeerLimits};
 use super::driver::{Online, Stop};
 use super::errors;
@@ -14,7 +15,6 @@ use super::handshake::shake_hands;
 use super::learning::Learning;
 use super::links::Links;
 use super::mailbox::{Letter, Mailbox};
-use super::nodes::backoff_policy;
 use super::options::Settings;
 use super::socket;
 use super::wire::Inbound;
@@ -66,6 +66,9 @@ pub(super) fn run(settings: Settings, shared: &Arc<Shared>, deadline: Instant, s
     let _end = End(Arc::clone(shared));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // For looking up host names; one at a time is looked up, one may still hang.
+        .thread_name("hublane-dns")
+        .max_blocking_threads(2)
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -221,9 +224,7 @@ impl Life {
     }
 
     fn next_attempt(&mut self, error: &LinkError) -> Instant {
-        let busy = crate::condition::classify(&error.condition)
-            == crate::condition::RetryClass::ServerBusy;
-        let wait = backoff_policy().backoff(self.failures, busy, &mut self.jitter);
+        let wait = backoff_policy().backoff(self.failures, is_busy(error), &mut self.jitter);
         self.failures = self.failures.saturating_add(1);
         self.clock.now() + wait
     }

@@ -4,8 +4,9 @@ use super::errors;
 use crate::connection_string::Credential;
 use crate::sas::{SasKey, Token};
 use crate::sync::Instant;
+use crate::sync::unix_seconds;
 use crate::transport::LinkError;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A token is renewed when this part of its life is left, at most.
 const RENEW_AT_A_THIRD: u32 = 3;
@@ -51,7 +52,7 @@ impl TokenSource {
         match self {
             TokenSource::Key(key, life) => {
                 // The second that has begun is not counted: the token lives `life` at least.
-                let expiry = seconds_since_epoch().saturating_add(life.as_secs().saturating_add(1));
+                let expiry = unix_seconds().saturating_add(life.as_secs().saturating_add(1));
                 Grant {
                     token: key.sign(audience, expiry),
                     renew_at: now.checked_add(*life - head_start(*life)),
@@ -68,13 +69,6 @@ impl TokenSource {
 /// How long before its end a token is renewed.
 fn head_start(life: Duration) -> Duration {
     (life / RENEW_AT_A_THIRD).min(MAX_HEAD_START)
-}
-
-/// The wall clock, which the service reads, too: the expiry of a token is a date.
-fn seconds_since_epoch() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |age| age.as_secs())
 }
 
 #[cfg(test)]

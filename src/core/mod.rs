@@ -396,6 +396,7 @@ impl<T> LaneCore<T> {
     }
 
     /// The outcomes of all events ever handed in that have one.
+    #[cfg(test)]
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
@@ -405,6 +406,11 @@ impl<T> LaneCore<T> {
     }
 
     /// When the oldest event without an outcome was handed in.
+    /// Batches that were handed out and have no answer yet.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flight.len()
+    }
+
     pub(crate) fn oldest_receipt(&self) -> Option<Instant> {
         let flight = self.flight.iter().map(|sent| &sent.batch.block);
         let queue = self.queue.iter().map(|batch| &batch.block);

@@ -164,6 +164,7 @@ impl Lane {
             (Refusal::Unborn, _) => Err(RefusedBecause::Unborn),
             (Refusal::Closed, _) => Err(RefusedBecause::Closed),
             (Refusal::Dead, _) => Err(RefusedBecause::Dead),
+            (Refusal::Full, _) if std::process::id() != self.process => Err(RefusedBecause::Forked),
             (Refusal::Full, Patience::Try) => {
                 if self.word.press() {
                     self.unpark_worker();
@@ -172,9 +173,6 @@ impl Lane {
             }
             (Refusal::Full, Patience::Until(_)) if engine_thread::is_current() => {
                 Err(RefusedBecause::WouldDeadlock)
-            }
-            (Refusal::Full, Patience::Until(_)) if std::process::id() != self.process => {
-                Err(RefusedBecause::Forked)
             }
             (Refusal::Full, Patience::Until(deadline)) => self
                 .waiters

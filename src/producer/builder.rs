@@ -58,8 +58,7 @@ impl ProducerBuilder {
         event_hub: Option<&str>,
     ) -> Result<ProducerBuilder, crate::ConnectionStringError> {
         let target = crate::ConnectionString::parse(connection_string)?;
-        let options = crate::amqp::AmqpOptions::default();
-        let transport = crate::amqp::AmqpTransport::new(target, event_hub, options)?;
+        let transport = crate::amqp::AmqpTransport::new(target, event_hub)?;
         Ok(ProducerBuilder::new(transport))
     }
 

@@ -269,14 +269,16 @@ impl Engine {
     }
 
     /// Shuts the door for births and every gate, then drains; see [`Ending`].
-    pub(crate) fn close(&self, ending: Ending) -> Result<CloseReport, CloseError> {
+    pub(crate) fn close(&self, ending: Ending, unsent: Unsent) -> Result<CloseReport, CloseError> {
         if crate::engine_thread::is_current() {
             return Err(CloseError::WouldDeadlock);
         }
         if self.is_forked() {
             return Err(CloseError::Forked);
         }
-        self.returns.begin();
+        if unsent == Unsent::ToCaller {
+            self.returns.begin();
+        }
         let bases: Vec<_> = self.slots().iter().map(|slot| slot.lane.told()).collect();
         let patience = self.shut(ending);
         // Looked at only now: a lazy producer may have connected, and sent, until the door shut.
@@ -306,7 +308,10 @@ impl Engine {
         }
         let report = CloseReport {
             outcomes,
-            unsent: self.returns.finish(),
+            unsent: match unsent {
+                Unsent::ToCaller => self.returns.finish(),
+                Unsent::ToHandler => Vec::new(),
+            },
             still_owned,
         };
         if report.outcomes.all_delivered()
@@ -375,6 +380,9 @@ impl Engine {
                     outcomes,
                     outstanding_events: word.events(),
                     outstanding_bytes: word.bytes(),
+                    oldest_age: engine
+                        .oldest_receipt
+                        .map(|at| self.clock.now().saturating_duration_since(at)),
                     engine,
                 }
             })
@@ -389,6 +397,15 @@ impl Drop for Engine {
         // transport ends what is left on its own thread.
         self.transport.close(self.clock.now());
     }
+}
+
+/// Who gets what a close hands back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// The caller of close, in its report.
+    ToCaller,
+    /// The delivery handler, or the log: nobody looks at the report.
+    ToHandler,
 }
 
 /// How a producer ends.

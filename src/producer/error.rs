@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::partition::PartitionId;
-use crate::report::Counts;
+use crate::report::{Counts, ReportedEvent};
 use crate::settings::SettingsError;
 use crate::transport::ConnectError;
 use std::fmt;
@@ -164,7 +164,7 @@ pub struct CloseReport {
     pub outcomes: Counts,
     /// Events that are certain not to be stored, handed back in the order in which their
     /// partition had accepted them. Another closer at the same time may have got them.
-    pub unsent: Vec<(PartitionId, Vec<Event>)>,
+    pub unsent: Vec<(PartitionId, Vec<ReportedEvent>)>,
     /// Events that a peer or a handler still held when the deadline passed; they get their
     /// outcome later.
     pub still_owned: Vec<(PartitionId, u64)>,

@@ -20,7 +20,7 @@ use crate::partition::{PartitionId, Target};
 use crate::stats::Stats;
 use crate::sync::{Arc, Weak};
 use crate::ticket::Ticket;
-use engine::{Ending, Engine};
+use engine::{Ending, Engine, Unsent};
 use std::time::{Duration, Instant};
 
 /// A buffered producer of one event hub. Cheap to clone; all clones are the same producer.
@@ -284,7 +284,7 @@ impl Producer {
     ///
     /// [`CloseError::Incomplete`] if anything was not delivered.
     pub fn close(&self) -> Result<CloseReport, CloseError> {
-        self.engine().close(Ending::Drain)
+        self.engine().close(Ending::Drain, Unsent::ToCaller)
     }
 
     /// As [`close`](Producer::close), but after `timeout` hands back what is certain not to
@@ -295,7 +295,8 @@ impl Producer {
     /// [`CloseError::Incomplete`] with the unsent events and the number of those that
     /// somebody still owns.
     pub fn close_timeout(&self, timeout: Duration) -> Result<CloseReport, CloseError> {
-        self.engine().close(Ending::ReturnAfter(timeout))
+        self.engine()
+            .close(Ending::ReturnAfter(timeout), Unsent::ToCaller)
     }
 
     /// Closes the producer for all clones at once: hands back what is not in flight; what is
@@ -305,7 +306,7 @@ impl Producer {
     ///
     /// [`CloseError::Incomplete`] if anything was not delivered.
     pub fn abort(&self) -> Result<CloseReport, CloseError> {
-        self.engine().close(Ending::Abort)
+        self.engine().close(Ending::Abort, Unsent::ToCaller)
     }
 
     /// Waits until a lazily built producer has connected. True at once for others.
@@ -362,7 +363,10 @@ impl Drop for Handle {
         if self.engine.is_closed() {
             return;
         }
-        if let Err(error) = self.engine.close(Ending::ReturnAfter(timeout)) {
+        if let Err(error) = self
+            .engine
+            .close(Ending::ReturnAfter(timeout), Unsent::ToHandler)
+        {
             tracing::error!(%error, "a dropped producer could not deliver everything");
         }
     }
@@ -451,7 +455,7 @@ impl Enqueuer {
     /// As [`Producer::close`].
     pub fn close(&self) -> Result<CloseReport, CloseError> {
         match self.engine.upgrade() {
-            Some(engine) => engine.close(Ending::Drain),
+            Some(engine) => engine.close(Ending::Drain, Unsent::ToCaller),
             None => Ok(CloseReport::default()),
         }
     }
@@ -475,7 +479,7 @@ impl Enqueuer {
     /// As [`Producer::close_timeout`].
     pub fn close_timeout(&self, timeout: Duration) -> Result<CloseReport, CloseError> {
         match self.engine.upgrade() {
-            Some(engine) => engine.close(Ending::ReturnAfter(timeout)),
+            Some(engine) => engine.close(Ending::ReturnAfter(timeout), Unsent::ToCaller),
             None => Ok(CloseReport::default()),
         }
     }

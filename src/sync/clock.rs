@@ -16,6 +16,15 @@ pub(crate) enum Clock {
     Virtual(VirtualClock),
 }
 
+/// The date, as the wall clock has it, in seconds since 1970: for what a peer reads too, such as
+/// the expiry of a token. No wait goes by it.
+#[cfg(feature = "amqp")]
+pub(crate) fn unix_seconds() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |age| age.as_secs())
+}
+
 /// Whose waits a parker serves: virtual time waits for the engine to be quiet, never for a
 /// caller, who may be blocked on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,6 +23,8 @@ mod real;
 #[cfg(not(loom))]
 use real as imp;
 
+#[cfg(feature = "amqp")]
+pub(crate) use clock::unix_seconds;
 pub(crate) use clock::{Clock, ParkRole, Parker, Unparker};
 pub(crate) use imp::{Mutex, OnceLock, atomic, channel, thread};
 pub(crate) use monitor::Monitor;

@@ -94,7 +94,7 @@ fn a_link_without_credit_waits_and_holds_up_no_other() {
         .max_in_flight(4)
         .build()
         .unwrap();
-    let withheld = Fault::withhold_credit(400 * MILLI).partition(0);
+    let withheld = Fault::withhold_credit(2000 * MILLI).partition(0);
     let id = emulator.faults().push(withheld);
     let target = Target::Partition("0".into());
     for n in 0..20 {

@@ -91,8 +91,9 @@ fn a_service_that_is_away_for_a_while_is_found_again() {
 fn close_ends_by_its_deadline_with_a_batch_that_is_never_answered() {
     let (emulator, _) = start(Emulator::builder(), 1);
     let producer = producer(&emulator);
-    emulator.disrupt(Disruption::freeze());
+    let id = emulator.faults().push(Fault::freeze(Step::Transfer));
     enqueue(&producer, 0, &["a"]);
+    assert!(emulator.faults().wait_fired(id, 1, LIMIT));
     let start = std::time::Instant::now();
     producer.close_timeout(300 * MILLI).unwrap_err();
     assert!(start.elapsed() < 1000 * MILLI, "{:?}", start.elapsed());
@@ -137,9 +138,9 @@ fn a_reconnection_that_breaks_at_any_step_starts_afresh() {
         let fault = Fault::drop_socket(step, SocketDrop::Reset);
         let id = emulator.faults().push(fault.times(2));
         emulator.disrupt(Disruption::drop_sockets(SocketDrop::Finish));
+        assert!(emulator.faults().wait_fired(id, 2, LIMIT), "{step:?}");
         deliver(&producer, 0, &["b"]);
         deliver(&producer, 1, &["b"]);
-        assert_eq!(emulator.faults().fired(id), 2, "{step:?}");
         assert_eq!(stored(&hub, 0), ["a", "b"], "{step:?}");
         assert_eq!(stored(&hub, 1), ["a", "b"], "{step:?}");
         assert_eq!(emulator.stats().connections, 4, "{step:?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const HUB: &str = "hub";
 
 /// No wait in these tests is longer.
-pub const LIMIT: Duration = Duration::from_secs(10);
+pub const LIMIT: Duration = Duration::from_secs(20);
 
 pub const MILLI: Duration = Duration::from_millis(1);
 
@@ -32,7 +32,10 @@ pub fn builder(emulator: &Emulator, options: AmqpOptions) -> ProducerBuilder {
 /// A builder for a producer on whatever a connection string leads to.
 pub fn over(connection_string: &str, options: AmqpOptions) -> ProducerBuilder {
     let target: ConnectionString = connection_string.parse().unwrap();
-    let transport = AmqpTransport::new(target, None, options).unwrap();
+    let transport = AmqpTransport::new(target, None)
+        .unwrap()
+        .with_options(options)
+        .unwrap();
     let retry = RetryPolicy {
         delay: 10 * MILLI,
         server_busy_delay: 100 * MILLI,

@@ -334,6 +334,8 @@ fn the_last_handle_waits_for_its_time_out_and_no_longer() {
     dropping.assert_blocked();
     rig.clock.advance(50 * MILLI);
     dropping.result();
+    // Nobody reads what a drop hands back: it goes to the handler.
+    assert_eq!(rig.reports.returned(), numbers(2..5));
     // The worker lives on for what is in flight, and then the transport is closed.
     assert!(!rig.peer.is_closed());
     rig.release();

@@ -666,3 +666,44 @@ fn what_waits_behind_an_expired_batch_of_its_set_is_not_forgotten() {
     assert_eq!(rig.reports.failed(), numbers(0..6));
     assert_settled(&producer, 6);
 }
+
+/// The time-outs of events that wait behind a full batch run beside each other, not one after
+/// another.
+#[test]
+fn behind_a_dead_link_all_events_fail_together() {
+    let rig = Rig::new(1);
+    rig.peer.start_links_down();
+    let producer = rig.producer(|b| {
+        b.max_batch_events(2)
+            .max_wait_time(SECOND)
+            .delivery_timeout(10 * SECOND)
+    });
+    producer.enqueue_all(&to(0), events(0..7)).unwrap();
+    for event in events(7..20) {
+        producer.enqueue_to(&to(0), event).unwrap();
+    }
+    rig.clock.advance(10 * SECOND - MILLI);
+    assert_eq!(rig.reports.failed(), numbers(0..0));
+    rig.clock.advance(200 * MILLI);
+    assert_eq!(rig.reports.failed(), numbers(0..20));
+    assert_settled(&producer, 20);
+}
+
+#[test]
+fn behind_a_silent_peer_the_time_outs_run_beside_each_other() {
+    let rig = Rig::stalled(1);
+    let producer = rig.producer(|b| {
+        b.max_batch_events(2)
+            .max_wait_time(SECOND)
+            .delivery_timeout(10 * SECOND)
+    });
+    for event in events(0..20) {
+        producer.enqueue_to(&to(0), event).unwrap();
+    }
+    rig.clock.advance(10 * SECOND + 200 * MILLI);
+    // The second transfer is of those that were received a moment after the first ones.
+    assert_eq!(rig.batches("0"), [2, 2]);
+    assert_eq!(rig.reports.indeterminate(), ["0", "1", "4", "5"]);
+    assert_eq!(rig.reports.failed().len(), 16);
+    assert_settled(&producer, 20);
+}

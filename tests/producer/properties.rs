@@ -452,7 +452,7 @@ impl World {
                 let is_ok = result.is_ok();
                 let report = close_report(result);
                 for (partition, events) in &report.unsent {
-                    let ids: Vec<_> = events.iter().map(|e| id(&text(e))).collect();
+                    let ids: Vec<_> = events.iter().map(|e| id(&text(&e.event))).collect();
                     self.check_order(&ids, partition.as_str());
                     returned.extend(ids);
                 }
@@ -478,7 +478,7 @@ impl World {
                 report
                     .unsent
                     .iter()
-                    .flat_map(|(_, events)| events.iter().map(|e| id(&text(e)))),
+                    .flat_map(|(_, events)| events.iter().map(|e| id(&text(&e.event)))),
             );
         }
         self.rig.clock.advance(2_000 * SECOND);

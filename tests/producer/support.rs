@@ -245,7 +245,9 @@ pub fn unsent(report: &CloseReport, partition: &str) -> Vec<String> {
         .unsent
         .iter()
         .filter(|(id, _)| id.as_str() == partition);
-    of_it.flat_map(|(_, events)| texts(events)).collect()
+    of_it
+        .flat_map(|(_, events)| texts(events.iter().map(|e| &e.event)))
+        .collect()
 }
 
 /// The target partition number `n`.
