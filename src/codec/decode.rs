@@ -55,7 +55,7 @@ const TEXT: [u8; 4] = [STRING[0], STRING[1], SYMBOL[0], SYMBOL[1]];
 
 /// Reads one complete AMQP message: the event, and its partition key if it has one.
 ///
-/// It undoes [`encode`](super::encode): what comes out is what went in, the context aside. It
+/// It undoes [`encode`](super::encode()): what comes out is what went in, the context aside. It
 /// reads the messages of other senders too, in every encoding that AMQP has for a type:
 ///
 /// - Header, delivery annotations and footer are skipped, as are all annotations but

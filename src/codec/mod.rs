@@ -10,7 +10,7 @@
 //! └─ data ── message: …
 //! ```
 //!
-//! Sizes are exact: [`encoded_len`] is what [`encode`] writes, to the byte, because one
+//! Sizes are exact: [`encoded_len`] is what [`encode()`] writes, to the byte, because one
 //! description of the encoding serves both. A batch of messages of these sizes is as long as the
 //! sum of their [`section_len`]s; the batch message has no other sections.
 //!
