@@ -1,6 +1,6 @@
 //! The lane's private parts, opened for the models in loom-tests (`cfg(loom)` alone).
 
-use crate::lane::{Permits, RefusedBecause, Waiters, Wake, Word};
+use crate::lane::{AnyRoom, Permits, RefusedBecause, Waiters, Wake, Word};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Clock, Instant, ParkRole, Parker, Unparker};
 
@@ -142,5 +142,38 @@ impl PermitQueue {
     /// True if the word says that somebody waits.
     pub fn has_waiters(&self) -> bool {
         self.word.read().has_waiters()
+    }
+}
+
+/// Lanes of one permit each, for callers that take any of them.
+pub struct AnyLane {
+    lanes: Vec<PermitQueue>,
+    room: AnyRoom,
+}
+
+impl AnyLane {
+    /// `lanes` lanes, each with its permit taken.
+    pub fn full(lanes: usize) -> AnyLane {
+        let lanes: Vec<_> = (0..lanes).map(|_| PermitQueue::new(1)).collect();
+        for lane in &lanes {
+            assert!(lane.try_take(1));
+        }
+        AnyLane {
+            lanes,
+            room: AnyRoom::new(),
+        }
+    }
+
+    /// Takes a permit of any lane, as `Engine::admit_any` does: which lane's.
+    pub fn take_any(&self) -> Option<usize> {
+        self.room.wait(&Clock::System, None, || {
+            self.lanes.iter().position(|lane| lane.try_take(1))
+        })
+    }
+
+    /// Gives a lane's permit back, as `Lane::release` does.
+    pub fn release(&self, lane: usize) {
+        self.lanes[lane].release(1);
+        self.room.announce();
     }
 }

@@ -51,7 +51,8 @@ pub enum Command {
     Send(SendArgs),
     /// Run an Event Hubs emulator on this machine until SIGINT or SIGTERM
     ///
-    /// Prints a connection string for each hub, one a line.
+    /// Prints a connection string for each hub, one a line. The hubs share 1 GiB of memory for
+    /// events; when a hub's part is full it refuses further ones.
     #[command(after_help = EXIT_CODES)]
     Emulator(EmulatorArgs),
     /// Print a hub's events as they arrive, one JSON object a line

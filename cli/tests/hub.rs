@@ -308,10 +308,9 @@ fn a_second_signal_gives_up_what_a_silent_hub_does_not_take() {
     );
 }
 
-#[test]
-fn a_drain_that_takes_too_long_ends_and_says_what_is_missing() {
+/// Nothing is transferred before the drain, and then the hub is silent.
+fn drain_towards_silence(input_ends_first: bool) {
     let (emulator, strings) = Program::emulator(&["--port", "0", "--hub", "a:1"], 1);
-    // Nothing is transferred before the drain.
     let waits = ["--max-wait", "1h", "--delivery-timeout", "2h"];
     let drain = ["--key-field", "/k", "--drain-timeout", "100ms"];
     let arguments = [&["send", "--json"][..], &waits, &drain].concat();
@@ -319,16 +318,28 @@ fn a_drain_that_takes_too_long_ends_and_says_what_is_missing() {
     program.write("{\"k\":1}\nbad\n");
     program.says("line 2 skipped");
     emulator.signal("STOP");
+    if input_ends_first {
+        program.end_input();
+    }
     program.signal("INT");
+    program.says("signal 2: delivering");
     let ended = program.finish();
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert_eq!(
-        ended.counts(["accepted", "delivered", "failed", "signal"]),
-        [1, 0, 0, 2]
-    );
+    let counts = ["accepted", "delivered", "failed", "signal"];
+    assert_eq!(ended.counts(counts), [1, 0, 0, 2]);
     let [indeterminate, returned, outstanding] =
         ended.counts(["indeterminate", "returned", "outstanding"]);
     assert_eq!(indeterminate + returned + outstanding, 1, "{ended:?}");
+}
+
+#[test]
+fn a_drain_that_takes_too_long_ends_and_says_what_is_missing() {
+    drain_towards_silence(false);
+}
+
+#[test]
+fn a_signal_behind_the_end_of_the_input_bounds_the_drain_too() {
+    drain_towards_silence(true);
 }
 
 #[test]

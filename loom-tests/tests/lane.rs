@@ -1,7 +1,7 @@
 //! Models of the lane's own edges: wake handshake, permits.
 #![cfg(loom)]
 
-use hublane::model_api::{Handshake, PermitQueue};
+use hublane::model_api::{AnyLane, Handshake, PermitQueue};
 use hublane_loom_tests::explore;
 use loom::thread;
 use std::sync::Arc;
@@ -126,5 +126,27 @@ fn a_timed_out_waiter_passes_the_wake_on() {
         queue.release(1);
         assert!(!got_two || queue.outstanding() == 1);
         assert!(!queue.has_waiters());
+    });
+}
+
+/// Compiles: lane/room.rs `announce`, `wait`. Two callers that take any lane, and two lanes that
+/// are given back at the same time: both get one.
+#[test]
+fn a_caller_of_any_lane_is_woken_by_whichever_has_room() {
+    explore("any lane, two releases", || {
+        let lanes = Arc::new(AnyLane::full(2));
+        let releaser = {
+            let lanes = Arc::clone(&lanes);
+            thread::spawn(move || lanes.release(1))
+        };
+        let other = {
+            let lanes = Arc::clone(&lanes);
+            thread::spawn(move || lanes.take_any())
+        };
+        lanes.release(0);
+        let mut taken = [lanes.take_any(), other.join().unwrap()];
+        taken.sort_unstable();
+        assert_eq!(taken, [Some(0), Some(1)]);
+        releaser.join().unwrap();
     });
 }

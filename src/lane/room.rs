@@ -33,7 +33,7 @@ impl AnyRoom {
     }
 
     /// A lane has given permits back, or was shut.
-    pub(super) fn announce(&self) {
+    pub(crate) fn announce(&self) {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) != 0 {
             self.announcements.update(|count| *count += 1);

@@ -6,7 +6,9 @@ use crate::support::{
 };
 use hublane::testing::Answer;
 use hublane::transport::Settlement;
-use hublane::{CloseError, CloseReport, EnqueueRefusal, Producer, ProducerBuilder, Target};
+use hublane::{
+    CloseError, CloseReport, EnqueueRefusal, PartitionId, Producer, ProducerBuilder, Target,
+};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -142,9 +144,11 @@ fn close_ends_by_its_deadline_whatever_a_handler_does() {
     producer.enqueue_all(&to(0), events(0..3)).unwrap();
     producer.enqueue_all(&to(1), events(3..5)).unwrap();
     within(move || entered.recv().unwrap());
+    let flushing = producer.clone();
+    within(move || flushing.flush_partition(&PartitionId::from("1"))).unwrap();
     let closing = producer.clone();
     let start = Instant::now();
-    let report = close_report(within(move || closing.close_timeout(50 * MILLI)));
+    let report = close_report(within(move || closing.close_timeout(300 * MILLI)));
     assert!(start.elapsed() < Duration::from_secs(5));
     assert_eq!(report.still_owned.len(), 1);
     assert_eq!(report.still_owned[0].0.as_str(), "0");
