@@ -6,10 +6,21 @@ use std::time::Duration;
 ///
 /// The wait after refusal `n`, counted from 0, is `delay · 2ⁿ`, at most `max_delay`, spread by a
 /// factor drawn evenly from `0.8 ..= 1.2`; a busy server is given at least `server_busy_delay`.
-/// Whatever the numbers, a batch is given up at its delivery deadline.
+/// Whatever the numbers, a batch is given up at its delivery deadline, and at once if its next
+/// attempt would come after it. A transfer without an answer counts as an attempt.
+///
+/// # Examples
+///
+/// ```
+/// use hublane::RetryPolicy;
+///
+/// // Never a second copy: what is not answered is indeterminate.
+/// let once = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
+/// assert_eq!(once.delay.as_millis(), 800);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often a refused batch is sent again; 0 means never.
+    /// How often a batch that was refused or not answered is sent again; 0 means never.
     pub max_retries: u32,
     /// The wait before the first retry.
     pub delay: Duration,

@@ -111,7 +111,8 @@ pub enum ConnectError {
 
 /// A way to one hub.
 pub trait Transport: Send + Sync + 'static {
-    /// Connects and learns what the hub looks like, by `deadline`. Called once, before any link.
+    /// Connects and learns what the hub looks like, by `deadline`. Called before any link, once
+    /// by `build`, and until it succeeds by `build_lazy`.
     ///
     /// # Errors
     ///

@@ -96,7 +96,7 @@ impl ConnectionString {
     }
 
     /// The port in the endpoint. `None` leaves it to the transport: 5671 with TLS, 5672 for the
-    /// emulator, 443 over a WebSocket.
+    /// emulator.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port

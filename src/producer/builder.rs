@@ -17,6 +17,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 /// Collects settings and makes a [`Producer`]. docs/DEFAULTS.md gives each default's reason.
+#[must_use = "a builder does nothing until it builds"]
 pub struct ProducerBuilder {
     transport: Arc<dyn Transport>,
     settings: Settings,
@@ -119,14 +120,16 @@ impl ProducerBuilder {
         self
     }
 
-    /// When a refused batch is sent again.
+    /// When a refused or unanswered batch is sent again. Default: [`RetryPolicy::default`], as
+    /// often as the delivery time-out allows.
     pub fn retry(mut self, policy: RetryPolicy) -> ProducerBuilder {
         self.settings.retry = policy;
         self
     }
 
     /// Called once a batch with its outcome and all its events, on the partition's worker:
-    /// what takes long there holds up its partition and no other. A panic is contained.
+    /// what takes long there holds up its partition and no other. A panic is contained. Returned
+    /// events go to whoever waits in `close` or `abort` instead, if anybody does.
     pub fn on_delivery(
         mut self,
         handler: impl Fn(DeliveryReport, &Enqueuer) + Send + Sync + 'static,
@@ -135,7 +138,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// The prefix of the names of worker threads; the partition's id follows. Default `hublane`.
+    /// The prefix of the names of worker threads; the partition's id follows. A transport's own
+    /// threads are not affected. Default `hublane`.
     pub fn thread_name(mut self, name: impl Into<String>) -> ProducerBuilder {
         self.settings.thread_name = name.into();
         self
