@@ -121,12 +121,12 @@ impl Reporter {
         self.counts.add(&outcome, events);
         // Before anyone is told: whoever was told finds it counted.
         self.stats.publish_outcomes(self.counts);
+        lane.release(Permits { events, bytes });
         for entry in &mut batch.entries {
             if let Some(ticket) = entry.tag.take() {
                 ticket.resolve(&outcome);
             }
         }
-        lane.release(Permits { events, bytes });
         if outcome == Outcome::Returned {
             match self.returns.offer(lane.partition(), batch) {
                 Ok(()) => return,

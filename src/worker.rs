@@ -203,7 +203,7 @@ impl Worker {
     fn drain_and_submit(&mut self, now: Instant) {
         loop {
             let emptied = self.drain(now);
-            if self.lane.take_pressure() {
+            if self.lane.reading().has_pressure() {
                 self.core.handle_pressure();
             }
             let submitted = self.submit(now);
@@ -215,7 +215,8 @@ impl Worker {
 
     /// True when the channel is empty, false when the core wants no more.
     fn drain(&mut self, now: Instant) -> bool {
-        while self.takes_events(now) {
+        let stalled = self.takes_events(now);
+        while stalled || self.core.wants_events() {
             if let Some(accepted) = self.next_of_chunk() {
                 self.hand_in(now, accepted);
                 continue;
@@ -226,7 +227,13 @@ impl Worker {
                 Some(Message::Rare(Rare::Flush)) => {
                     let waiters = self.lane.take_flush();
                     let id = self.core.handle_flush(now);
-                    self.flushes.push_back((id, waiters));
+                    match self.flushes.back_mut() {
+                        Some((last, known)) if *last == id => {
+                            known.retain(|waiter| waiter.is_wanted());
+                            known.extend(waiters);
+                        }
+                        _ => self.flushes.push_back((id, waiters)),
+                    }
                 }
                 None => {
                     self.empty_at = now;
@@ -258,6 +265,10 @@ impl Worker {
     }
 
     fn hand_in(&mut self, now: Instant, accepted: Accepted) {
+        if !self.core.wants_events() {
+            // Taken in beyond what is wanted: the next such lot a while later, all at once.
+            self.full_since = Some(now);
+        }
         self.core.handle_event(
             now,
             self.empty_at,
@@ -285,23 +296,17 @@ impl Worker {
             }
             submitted = true;
         }
-        if submitted || self.core.wants_events() {
+        if submitted {
             self.full_since = None;
-        } else {
-            self.full_since = self.full_since.or(Some(now));
         }
         submitted
     }
 
     fn deliver_reports(&mut self) {
-        let mut any = false;
         while let Some(report) = self.core.poll_report() {
-            any = true;
             self.deliver(report);
         }
-        if any {
-            self.publish_stats();
-        }
+        self.publish_stats();
     }
 
     fn deliver(&mut self, report: Report<Option<TicketSlot>>) {
@@ -351,6 +356,11 @@ impl Worker {
     /// True if it was an empty lane's first event that ended the wait.
     fn doze(&mut self) -> bool {
         let now = self.clock.now();
+        if self.core.wants_events() {
+            self.full_since = None;
+        } else {
+            self.full_since.get_or_insert(now);
+        }
         let takes_events = self.takes_events(now);
         if takes_events && !self.chunk.as_slice().is_empty() {
             // An expiry made room after the drain, and this is in no channel that doze looks at.

@@ -251,3 +251,49 @@ fn the_last_handle_dropped_on_the_worker_closes_and_does_not_wait() {
         assert_eq!(*refused.reason(), EnqueueRefusal::Closed);
     });
 }
+
+/// Compiles: engine `close`. Whatever got in before the gate shut is in the closer's counts.
+#[test]
+fn close_counts_every_event_that_got_in() {
+    explore("close, counts", || {
+        let peer = ModelPeer::new(Mode::Instant, 1);
+        let producer = peer.producer(4);
+        producer.enqueue_to(&first(), "a").unwrap();
+        let other = {
+            let producer = producer.clone();
+            thread::spawn(move || u64::from(producer.enqueue_to(&first(), "b").is_ok()))
+        };
+        let report = producer.close().expect("everything is delivered");
+        let accepted = 1 + other.join().unwrap();
+        assert_eq!(report.outcomes.total(), accepted);
+    });
+}
+
+/// Compiles: reporter `report`. Who was told of an outcome finds the room that it gave back.
+#[test]
+fn a_settled_ticket_means_room() {
+    explore("ticket, room", || {
+        let peer = ModelPeer::new(Mode::Instant, 1);
+        let producer = peer.builder(1).max_batch_events(1).build().unwrap();
+        let ticket = producer.enqueue_tracked(&first(), "a").unwrap();
+        ticket.wait().unwrap();
+        assert!(producer.try_enqueue_to(&first(), "b").is_ok());
+        producer.close().unwrap();
+    });
+}
+
+/// Compiles: word `press`, `release`; worker `drain_and_submit`. A refused caller's pressure
+/// lasts until room is given back: it must not be taken before the event that fills the lane
+/// is seen.
+#[test]
+fn pressure_lasts_until_there_is_room() {
+    explore("refused try, pressure", || {
+        let peer = ModelPeer::new(Mode::Instant, 1);
+        let producer = peer.producer(1);
+        let ticket = producer.enqueue_tracked(&first(), "a").unwrap();
+        if producer.try_enqueue_to(&first(), "b").is_err() {
+            assert_eq!(ticket.wait(), Ok(Outcome::Delivered));
+        }
+        producer.close().unwrap();
+    });
+}

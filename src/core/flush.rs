@@ -31,6 +31,9 @@ impl Cuts {
     pub(super) fn push(&mut self, at: u64, counts: Counts) -> FlushId {
         debug_assert!(self.last().is_none_or(|last| last <= at));
         debug_assert!(counts.total() <= at);
+        if let Some(last) = self.pending.back().filter(|last| last.at == at) {
+            return last.id;
+        }
         let id = FlushId(self.next);
         self.next += 1;
         self.pending.push_back(Cut { id, at, counts });

@@ -229,7 +229,9 @@ impl<T> LaneCore<T> {
                     Ok(bytes) => Some(bytes),
                 };
                 for batch in &mut self.queue {
-                    batch.not_sent = 0;
+                    if std::mem::take(&mut batch.not_sent) > 0 {
+                        batch.not_before = None;
+                    }
                 }
                 self.refit();
                 self.settle_down();

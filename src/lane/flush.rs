@@ -1,7 +1,7 @@
 //! Who waits for which flush cut of a lane.
 
 use crate::report::Counts;
-use crate::sync::{Arc, Clock, Instant, Monitor, Mutex};
+use crate::sync::{Arc, Clock, Instant, Monitor, Mutex, Weak};
 
 /// One `flush()` call over any number of lanes.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl FlushJoin {
 /// that gets lost is an error, never a hang.
 #[derive(Debug)]
 pub(crate) struct FlushWaiter {
-    join: Option<Arc<FlushJoin>>,
+    join: Option<Weak<FlushJoin>>,
     lane: usize,
     /// The lane's counts at the latest cut that was complete when this flush began.
     base: Counts,
@@ -82,14 +82,21 @@ impl FlushWaiter {
     fn new(join: &Arc<FlushJoin>, lane: usize, base: Counts) -> FlushWaiter {
         join.progress.with(|progress| progress.pending += 1);
         FlushWaiter {
-            join: Some(Arc::clone(join)),
+            join: Some(Arc::downgrade(join)),
             lane,
             base,
         }
     }
 
+    /// False once its flush has timed out.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.join
+            .as_ref()
+            .is_some_and(|join| join.strong_count() > 0)
+    }
+
     fn complete(mut self, at_cut: &Counts) {
-        if let Some(join) = self.join.take() {
+        if let Some(join) = self.join.take().and_then(|join| join.upgrade()) {
             join.arrive(self.lane, Some((at_cut, &self.base)));
         }
     }
@@ -97,7 +104,7 @@ impl FlushWaiter {
 
 impl Drop for FlushWaiter {
     fn drop(&mut self) {
-        if let Some(join) = self.join.take() {
+        if let Some(join) = self.join.take().and_then(|join| join.upgrade()) {
             join.arrive(self.lane, None);
         }
     }
@@ -129,15 +136,6 @@ struct DoorState {
     ended: Option<Counts>,
 }
 
-/// What a flush must do after it came through the door.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Marker {
-    /// Put the marker into the channel.
-    Send,
-    /// Nothing: another's marker, or a later one, covers it.
-    Shared,
-}
-
 impl FlushDoor {
     pub(crate) fn new() -> FlushDoor {
         FlushDoor {
@@ -147,21 +145,17 @@ impl FlushDoor {
 
     /// Joins a flush as its lane number `lane`. `send` puts the marker into the reserved slot,
     /// under the door's lock, so that a marker and its waiters cannot part.
-    pub(crate) fn enter(
-        &self,
-        join: &Arc<FlushJoin>,
-        lane: usize,
-        send: impl FnOnce() -> bool,
-    ) -> Marker {
+    pub(crate) fn enter(&self, join: &Arc<FlushJoin>, lane: usize, send: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         let waiter = FlushWaiter::new(join, lane, state.told);
         if let Some(counts) = state.ended {
             waiter.complete(&counts);
-            return Marker::Shared;
+            return;
         }
         if state.marker_out {
+            state.next.retain(FlushWaiter::is_wanted);
             state.next.push(waiter);
-            return Marker::Shared;
+            return;
         }
         state.current.push(waiter);
         state.marker_out = send();
@@ -169,7 +163,6 @@ impl FlushDoor {
             // No channel to put it in: the waiters break rather than hang.
             state.current.clear();
         }
-        Marker::Send
     }
 
     /// The worker took the marker out: those it covers. If others wait for the next, `send`

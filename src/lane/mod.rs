@@ -287,10 +287,6 @@ impl Lane {
         }
     }
 
-    pub(crate) fn take_pressure(&self) -> bool {
-        self.word.take_pressure()
-    }
-
     pub(crate) fn reading(&self) -> Reading {
         self.word.read()
     }

@@ -194,7 +194,13 @@ impl Word {
 
     /// Gives permits back; the reading is the one before.
     pub(crate) fn release(&self, permits: Permits) -> Reading {
-        let before = Reading(self.0.fetch_sub(permits.pack(), Ordering::AcqRel));
+        let give = |word| Some((word - permits.pack()) & !PRESSURE);
+        let before = match self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, give)
+        {
+            Ok(before) | Err(before) => Reading(before),
+        };
         debug_assert!(before.events() >= permits.events && before.bytes() >= permits.bytes);
         before
     }
@@ -206,16 +212,6 @@ impl Word {
             return false;
         }
         self.0.fetch_or(PRESSURE, Ordering::AcqRel) & PRESSURE == 0
-    }
-
-    /// True if a caller was refused since the last call, or one waits now.
-    pub(crate) fn take_pressure(&self) -> bool {
-        let word = self.read();
-        if !word.has_pressure() {
-            return false;
-        }
-        self.0.fetch_and(!PRESSURE, Ordering::AcqRel);
-        true
     }
 
     /// Only under the wait queue's lock, when the queue is empty.
@@ -312,11 +308,12 @@ mod tests {
     #[test]
     fn pressure_is_announced_once_until_it_is_taken() {
         let word = born();
-        assert!(!word.take_pressure());
+        assert_eq!(word.admit(permits(1, 1), BOUNDS), Ok(()));
         assert!(word.press());
         assert!(!word.press());
-        assert!(word.take_pressure());
-        assert!(!word.take_pressure());
+        assert!(word.read().has_pressure());
+        word.release(permits(1, 1));
+        assert!(!word.read().has_pressure());
         assert!(word.press());
     }
 }

@@ -283,15 +283,24 @@ impl Engine {
         let patience = self.shut(ending);
         // Looked at only now: a lazy producer may have connected, and sent, until the door shut.
         let slots = self.slots();
+        // The end of each lane, not a cut in it: an event that is admitted by now may be sent only
+        // behind any marker.
+        let ended: Vec<_> = slots
+            .iter()
+            .map(|slot| slot.lane.wait_ended(patience))
+            .collect();
+        // Before what is left is counted: what a worker hands back later goes to the handler, and
+        // no event is in both.
+        let unsent = match unsent {
+            Unsent::ToCaller => self.returns.finish(),
+            Unsent::ToHandler => Vec::new(),
+        };
         let mut outcomes = Counts::default();
         let mut still_owned = Vec::new();
-        for (lane, slot) in slots.iter().enumerate() {
+        for (lane, (slot, ended)) in slots.iter().zip(ended).enumerate() {
             if !slot.lane.is_born() {
                 continue;
             }
-            // The end of the lane, not a cut in it: an event that is admitted by now may be
-            // sent only behind any marker.
-            let ended = slot.lane.wait_ended(patience);
             let (counts, _) = slot.stats.read();
             outcomes.merge(&counts.since(&bases.get(lane).copied().unwrap_or_default()));
             if ended {
@@ -308,10 +317,7 @@ impl Engine {
         }
         let report = CloseReport {
             outcomes,
-            unsent: match unsent {
-                Unsent::ToCaller => self.returns.finish(),
-                Unsent::ToHandler => Vec::new(),
-            },
+            unsent,
             still_owned,
         };
         if report.outcomes.all_delivered()

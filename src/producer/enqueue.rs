@@ -167,8 +167,10 @@ impl Engine {
             .route(target)
             .ok_or_else(|| unknown(target))?;
         let index = match target {
-            Target::Any => self.admit_any(topology, index, permits, patience)?,
-            Target::Key(_) | Target::Partition(_) => {
+            Target::Any if topology.slots.len() > 1 => {
+                self.admit_any(topology, index, permits, patience)?
+            }
+            _ => {
                 self.admit(topology, index, permits, patience)?;
                 index
             }
@@ -228,6 +230,9 @@ impl Engine {
 
     #[cold]
     fn wait_for_topology(&self, patience: Patience) -> Result<&Topology, EnqueueRefusal> {
+        if self.is_forked() {
+            return Err(EnqueueRefusal::Forked);
+        }
         if self.is_closed() {
             return Err(EnqueueRefusal::Closed);
         }
@@ -236,9 +241,6 @@ impl Engine {
         };
         if crate::engine_thread::is_current() {
             return Err(EnqueueRefusal::WouldDeadlock);
-        }
-        if self.is_forked() {
-            return Err(EnqueueRefusal::Forked);
         }
         if !self.wait_settled(deadline) {
             return Err(EnqueueRefusal::TimedOut);

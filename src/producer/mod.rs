@@ -360,7 +360,8 @@ impl Drop for Handle {
             self.engine.shut(Ending::ReturnAfter(timeout));
             return;
         }
-        if self.engine.is_closed() {
+        // The lock of the lifecycle may be held by a thread that the child does not have.
+        if self.engine.is_forked() || self.engine.is_closed() {
             return;
         }
         if let Err(error) = self

@@ -43,8 +43,9 @@ fn a_cut_waits_for_what_is_in_flight() {
     let mut rig = Rig::up(limits());
     rig.add_many(10, 20);
     let (id, _) = rig.send().unwrap();
-    rig.core.handle_flush(rig.now);
-    rig.core.handle_flush(rig.now);
+    let first = rig.core.handle_flush(rig.now);
+    // Two at the same place are one.
+    assert_eq!(rig.core.handle_flush(rig.now), first);
     assert_eq!(rig.said(), []);
     rig.settle(id, Settlement::Accepted);
     assert_eq!(
@@ -52,7 +53,6 @@ fn a_cut_waits_for_what_is_in_flight() {
         [
             Said::Delivered((0..10).collect()),
             Said::Flushed(0, delivered(10)),
-            Said::Flushed(1, delivered(10)),
         ]
     );
 }
