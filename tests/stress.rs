@@ -327,3 +327,27 @@ fn opening_and_closing_leaves_nothing_behind() {
     assert_eq!((after.0, after.1), (before.0, before.1));
     assert!(after.2 <= before.2 + 2048);
 }
+
+/// The official Rust producer hangs here: its link registers a delivery after it was sent.
+#[test]
+fn a_peer_that_settles_at_once_never_hangs_a_run() {
+    const RUNS: u64 = 50;
+    const EVENTS: u64 = 1_000_000;
+    let _alone = alone();
+    let start = Instant::now();
+    for run in 0..RUNS {
+        let peer = peer(1);
+        let producer = builder(&peer).build().unwrap();
+        let target = to(0);
+        for _ in 0..EVENTS {
+            producer.enqueue_to(&target, "x").unwrap();
+        }
+        let report = producer.flush_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(report.outcomes.delivered, EVENTS, "run {run}");
+        producer.close_timeout(Duration::from_secs(10)).unwrap();
+    }
+    println!(
+        "{RUNS} runs of {EVENTS} events finished, {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+}

@@ -8,6 +8,7 @@ mod delivery;
 mod flush;
 mod properties;
 mod settings;
+mod stalled;
 mod start;
 mod support;
 mod transports;
