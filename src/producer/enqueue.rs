@@ -69,20 +69,28 @@ impl Engine {
             events: 1,
             bytes: u64::from(encoded_len),
         };
+        let index = self.admit_target(topology, target, permits, patience)?;
+        Ok((topology, index, encoded_len))
+    }
+
+    /// Takes permits in a lane of the target: which.
+    #[inline]
+    fn admit_target(
+        self: &Arc<Self>,
+        topology: &Topology,
+        target: &Target,
+        permits: Permits,
+        patience: Patience,
+    ) -> Result<usize, EnqueueRefusal> {
         let index = topology
             .router
             .route(target)
             .ok_or_else(|| unknown(target))?;
-        let index = match target {
-            Target::Any if topology.slots.len() > 1 => {
-                self.admit_any(topology, index, permits, patience)?
-            }
-            _ => {
-                self.admit(topology, index, permits, patience)?;
-                index
-            }
-        };
-        Ok((topology, index, encoded_len))
+        if matches!(target, Target::Any) && topology.slots.len() > 1 {
+            return self.admit_any(topology, index, permits, patience);
+        }
+        self.admit(topology, index, permits, patience)?;
+        Ok(index)
     }
 
     /// Takes permits in whichever lane has room, beginning with the one whose turn it is.
@@ -162,19 +170,7 @@ impl Engine {
     ) -> Result<usize, EnqueueRefusal> {
         let key = key_of(target);
         let (sizes, permits) = self.size_chunk(topology, rest.as_slice(), key)?;
-        let index = topology
-            .router
-            .route(target)
-            .ok_or_else(|| unknown(target))?;
-        let index = match target {
-            Target::Any if topology.slots.len() > 1 => {
-                self.admit_any(topology, index, permits, patience)?
-            }
-            _ => {
-                self.admit(topology, index, permits, patience)?;
-                index
-            }
-        };
+        let index = self.admit_target(topology, target, permits, patience)?;
         let count = sizes.len();
         let chunk = Chunk {
             events: rest.by_ref().take(count).zip(sizes).collect(),
