@@ -215,7 +215,7 @@ impl Worker {
 
     /// True when the channel is empty, false when the core wants no more.
     fn drain(&mut self, now: Instant) -> bool {
-        let stalled = self.takes_events(now);
+        let stalled = self.is_stalled(now);
         while stalled || self.core.wants_events() {
             if let Some(accepted) = self.next_of_chunk() {
                 self.hand_in(now, accepted);
@@ -244,9 +244,9 @@ impl Worker {
         false
     }
 
-    /// True if the core wants events, or has not for so long that their time-outs must begin.
-    fn takes_events(&self, now: Instant) -> bool {
-        self.core.wants_events() || self.full_since.is_some_and(|since| now >= since + STALL)
+    /// True if the core has wanted no events for so long that their time-outs must begin.
+    fn is_stalled(&self, now: Instant) -> bool {
+        self.full_since.is_some_and(|since| now >= since + STALL)
     }
 
     fn open_chunk(&mut self, chunk: Chunk) {
@@ -361,7 +361,7 @@ impl Worker {
         } else {
             self.full_since.get_or_insert(now);
         }
-        let takes_events = self.takes_events(now);
+        let takes_events = self.core.wants_events() || self.is_stalled(now);
         if takes_events && !self.chunk.as_slice().is_empty() {
             // An expiry made room after the drain, and this is in no channel that doze looks at.
             return false;

@@ -3,6 +3,7 @@
 use crate::support::{MILLI, Rig, SECOND, assert_settled, events, flush, to, within};
 use hublane::testing::Answer;
 use hublane::{Event, PartitionId, Producer, Target};
+use std::time::Duration;
 
 fn engine(producer: &Producer) -> hublane::EngineStats {
     producer.stats().partitions[0].engine
@@ -70,7 +71,7 @@ fn flushes_that_time_out_leave_nothing_behind() {
     producer.enqueue_to(&to(0), "in flight").unwrap();
     rig.clock.settle();
     for _ in 0..1000 {
-        producer.flush_timeout(MILLI * 0).unwrap_err();
+        producer.flush_timeout(Duration::ZERO).unwrap_err();
     }
     rig.clock.settle();
     rig.release();
