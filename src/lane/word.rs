@@ -205,8 +205,9 @@ impl Word {
         before
     }
 
-    /// Notes that a caller was refused for want of room. True for the first since
-    /// [`take_pressure`](Word::take_pressure): that caller wakes the worker.
+    /// Notes that a caller was refused for want of room. True for the first since room was last
+    /// given back: that caller wakes the worker. The note stays until a release clears it in the
+    /// same step, so it outlives any drain that has not seen the event that filled the lane.
     pub(crate) fn press(&self) -> bool {
         if self.read_relaxed().0 & PRESSURE != 0 {
             return false;
