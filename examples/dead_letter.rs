@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Err(CloseError::Incomplete(report)) = producer.close() {
         for (partition, events) in &report.unsent {
             for event in events {
-                write("returned", partition.as_str(), None, &event.event);
+                let key = event.key.as_ref().map(|key| key.as_str());
+                write("returned", partition.as_str(), key, &event.event);
             }
         }
     }
